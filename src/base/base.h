@@ -1,6 +1,6 @@
 /*
  * base: tools for every other room. Log, time, units, addresses, histogram, hash, quota,
- * intrusive list, single-producer ring, contracts. It knows nothing of RDMA.
+ * intrusive list, pending connections, single-producer ring, contracts. It knows nothing of RDMA.
  *
  * Inside rdmad a function answers 0 (or a count) or a negative errno. The first
  * function that detects a failure logs it; the others only pass it on.
@@ -174,9 +174,7 @@ struct control_groups {
 uint64_t control_groups_least(const struct control_groups *groups, const char *file,
 			      uint64_t (*read)(const char *path));
 
-/*
- * ram.c: bytes of memory that this process may use, in all: the machine's, or what its control groups allow.
- */
+/* Bytes of memory that this process may use, in all: the machine's, or what its control groups allow. */
 uint64_t ram_usable(void);
 uint64_t ram_of_groups(const struct control_groups *two,
 		       const struct control_groups *one); /* of version 2 and 1; UINT64_MAX: no limit */
@@ -417,6 +415,67 @@ static inline void list_del(struct list *n)
 #define list_for_each(pos, l) for (struct list *pos = (l)->next; pos != (l); pos = pos->next)
 #define list_for_each_safe(pos, tmp, l)                                                                                \
 	for ((pos) = (l)->next, (tmp) = (pos)->next; (pos) != (l); (pos) = (tmp), (tmp) = (pos)->next)
+
+/*
+ * pending.c: connections that were let in, and have not said yet what they want, or proved that they may. There are so
+ * many places. Each connection may stay for a while. Where all places are taken, the one that came first gives way to a
+ * new one, after a time of grace: so clients that come together get in, and silent ones keep nobody out. It closes and
+ * allocates nothing, and has no clock. One thread at a time.
+ */
+#define PENDING_TURN 16 /* that are dropped in a turn for their deadline, at most */
+
+enum pending_reason {
+	PENDING_GAVE_WAY, /* to a new one */
+	PENDING_LATE,     /* its time is over */
+	PENDING_CLOSED,   /* by pending_close() */
+};
+
+/* In what is pending. Zeros: it has no place. */
+struct pending_entry {
+	struct list node;
+	uint64_t since; /* when it came */
+	bool holds;     /* pending_hold() */
+};
+
+struct pending_attr {
+	uint32_t limit; /* places */
+	uint64_t stay;  /* ns that each may stay; TIME_NEVER: for ever */
+	uint64_t grace; /* ns for which it does not give way */
+	/* It has no place any more; it may be freed, others removed. */
+	void (*drop)(struct pending_entry *entry, enum pending_reason reason);
+};
+
+struct pending {
+	struct pending_attr attr;
+	struct list entries; /* in the order in which they came */
+	uint32_t count;
+	bool crowded; /* the last pending_has_place() said no: others may wait outside */
+};
+
+void pending_init(struct pending *pending, const struct pending_attr *attr);
+/* Is there a place for a new one? If all are taken, the first that may gives way. */
+bool pending_has_place(struct pending *pending, uint64_t now);
+/* The first that may gives way, though there may be places. False: none may. */
+bool pending_make_room(struct pending *pending, uint64_t now);
+/* At the end, whether there is a place or not. One that is in begins anew there. */
+void pending_add(struct pending *pending, struct pending_entry *entry, uint64_t now);
+/* It is pending no more. One without a place is fine. */
+void pending_remove(struct pending *pending, struct pending_entry *entry);
+/* It has said what it wants, and gives way no more; it may not stay for longer. */
+static inline void pending_hold(struct pending_entry *entry)
+{
+	entry->holds = true;
+}
+static inline bool pending_has(const struct pending_entry *entry)
+{
+	return list_linked(&entry->node);
+}
+struct pending_entry *pending_first(const struct pending *pending); /* NULL: there is none */
+/* Drops what has stayed for too long. How many. */
+int pending_turn(struct pending *pending, uint64_t now);
+/* When that is next, or when there may be a place for those outside; TIME_NEVER. */
+uint64_t pending_deadline(const struct pending *pending);
+void pending_close(struct pending *pending); /* drops all */
 
 /*
  * Ring of pointers from one producer thread to one consumer thread (Lamport, 1977),

@@ -39,7 +39,8 @@ enum channel_far_state {
 struct channel_far {
 	struct rdmad_channel channel; /* first */
 	struct engine *engine;
-	struct conn *conn; /* NULL when it has ended */
+	struct conn *conn;            /* NULL when it has ended */
+	struct pending_entry pending; /* of its listener, outside of the lock, until it has its channel */
 	enum channel_far_state state;
 
 	pthread_mutex_t lock;

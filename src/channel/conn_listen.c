@@ -19,12 +19,6 @@
 #define PENDING_STAY (200 * TIME_MS) /* also where others wait for its place */
 #define CROWD_INTERVAL 1             /* ms between two polls while they do */
 
-struct pending {
-	struct channel_far *far;
-	uint64_t stays; /* until then it does not give way */
-	uint64_t deadline;
-};
-
 struct far_listener {
 	struct rdmad_channel_listener base;
 	struct rdmad_channel_options options;
@@ -35,49 +29,29 @@ struct far_listener {
 	int epoll;
 	int more; /* an eventfd: an accept left work behind */
 	bool left;
-	bool crowded; /* clients may wait for a place */
-	unsigned pending_count;
 	struct doors doors;
-	struct pending pending[PENDING_MAX]; /* oldest first */
+	struct pending pending;
 };
 
 /*
- * Pending connections
+ * Pending connections. What one asks for is answered in the turn in which it came, so none has asked and waits.
  */
-static void pending_remove(struct far_listener *l, unsigned i)
+static void client_drop(struct pending_entry *entry, enum pending_reason reason)
 {
-	l->pending_count--;
-	memmove(&l->pending[i], &l->pending[i + 1], (l->pending_count - i) * sizeof(l->pending[0]));
+	(void)reason;
+	channel_far_drop(container_of(entry, struct channel_far, pending));
 }
 
-static void pending_drop(struct far_listener *l, unsigned i)
-{
-	struct channel_far *far = l->pending[i].far;
-
-	pending_remove(l, i);
-	channel_far_drop(far);
-}
-
-/* Finds or makes a place for one more: drops the one that has said nothing for longest. */
-static bool pending_has_place(struct far_listener *l)
-{
-	uint64_t now = time_now();
-
-	l->crowded = false;
-	if (l->pending_count < PENDING_MAX)
-		return true;
-	for (unsigned i = 0; i < l->pending_count; i++)
-		if (l->pending[i].far->state != CHANNEL_FAR_ASKED && now >= l->pending[i].stays) {
-			pending_drop(l, i);
-			return true;
-		}
-	l->crowded = true;
-	return false;
-}
+static const struct pending_attr clients = {
+	.limit = PENDING_MAX,
+	.stay = PENDING_TIMEOUT,
+	.grace = PENDING_STAY,
+	.drop = client_drop,
+};
 
 /* Consumes the request. */
-static void pending_add(struct far_listener *l, struct door *door, struct fabric_request *fabric_request,
-			const struct wire_request *asked)
+static void client_enter(struct far_listener *l, struct door *door, struct fabric_request *fabric_request,
+			 const struct wire_request *asked)
 {
 	struct engine_options engine = l->engine;
 	enum wire_reason reason;
@@ -104,9 +78,7 @@ static void pending_add(struct far_listener *l, struct door *door, struct fabric
 		far->over = true; /* it is refused by now, and is dropped in the next turn */
 	auth_wipe(&ticket, sizeof(ticket));
 	channel_far_leave(far);
-	l->pending[l->pending_count++] = (struct pending){.far = far,
-							  .stays = time_after(time_now(), PENDING_STAY),
-							  .deadline = time_after(time_now(), PENDING_TIMEOUT)};
+	pending_add(&l->pending, &far->pending, time_now());
 	return;
 
 refuse:
@@ -123,16 +95,16 @@ static int listener_accept(struct far_listener *l, struct door *door)
 	int n = door_poll(door);
 
 	/* While there are places. For one more, so that pending connections have their turn before one is dropped. */
-	for (; n < EVENTS && (n == 0 || l->pending_count < PENDING_MAX) && pending_has_place(l) &&
+	for (; n < EVENTS && (n == 0 || l->pending.count < PENDING_MAX) && pending_has_place(&l->pending, time_now()) &&
 	       door_next(door, WIRE_CHANNEL, &request, &asks);
 	     n++)
 		if (asks)
-			pending_add(l, door, asks, &request);
+			client_enter(l, door, asks, &request);
 	return n;
 }
 
 /* Refuses in words; the connection stays until the client has gone. */
-static void pending_refuse(struct channel_far *far, enum wire_status status, const char *words)
+static void client_refuse(struct channel_far *far, enum wire_status status, const char *words)
 {
 	const struct wire_record head = {.op = WIRE_OP_CHANNEL_OPEN, .flags = WIRE_REPLY, .status = (uint16_t)status};
 
@@ -143,38 +115,38 @@ static void pending_refuse(struct channel_far *far, enum wire_status status, con
 }
 
 /* Inside. Whether what it asks for is what there is; else it was told. */
-static bool pending_fits(const struct far_listener *l, struct channel_far *far)
+static bool client_fits(const struct far_listener *l, struct channel_far *far)
 {
 	char words[512];
 
 	if (strcmp(far->name, l->name) != 0) {
 		snprintf(words, sizeof(words), "nobody listens on a channel \"%s\" here", far->name);
-		pending_refuse(far, WIRE_NOT_FOUND, words);
+		client_refuse(far, WIRE_NOT_FOUND, words);
 		return false;
 	}
 	if (far->asked.capacity != l->size) {
 		snprintf(words, sizeof(words), "the channel's rings have %llu bytes here, not %llu",
 			 (unsigned long long)l->size, (unsigned long long)far->asked.capacity);
-		pending_refuse(far, WIRE_TOO_LARGE, words);
+		client_refuse(far, WIRE_TOO_LARGE, words);
 		return false;
 	}
 	if (far->asked.flags || far->asked.token || channel_far_take_ring(far, &far->asked) != 0) {
-		pending_refuse(far, WIRE_BAD_REQUEST, "this is a program, not an rdmad, or the ring offered is none");
+		client_refuse(far, WIRE_BAD_REQUEST, "this is a program, not an rdmad, or the ring offered is none");
 		return false;
 	}
 	return true;
 }
 
 /* Inside. 0: it has its channel. */
-static int pending_answer(const struct far_listener *l, struct channel_far *far)
+static int client_answer(const struct far_listener *l, struct channel_far *far)
 {
 	static const struct wire_channel_open open;
 
 	channel_far_name(far);
-	if (!pending_fits(l, far))
+	if (!client_fits(l, far))
 		return -EAGAIN;
 	if (channel_far_map(far) != 0) {
-		pending_refuse(far, WIRE_NO_MEMORY, "the other end has no memory for its rings");
+		client_refuse(far, WIRE_NO_MEMORY, "the other end has no memory for its rings");
 		return -EAGAIN;
 	}
 	conn_admit(far->conn);
@@ -182,23 +154,23 @@ static int pending_answer(const struct far_listener *l, struct channel_far *far)
 	return channel_far_say_open(far, &open, "", WIRE_REPLY);
 }
 
-/* A turn for one: 1: its channel is open; 0, *work: there was some. */
-static int pending_turn(struct far_listener *l, unsigned i, bool arm, bool *work)
+/* A turn for one. True: its channel is open; *work: there was some. */
+static bool client_turn(struct far_listener *l, struct channel_far *far, bool arm, bool *work)
 {
-	struct pending *pending = &l->pending[i];
-	struct channel_far *far = pending->far;
-	int open = 0;
+	bool open = false;
 
 	channel_far_enter(far);
 	if (arm ? engine_arm(far->engine) : engine_turn(far->engine))
 		*work = true;
 	if (far->conn && far->state == CHANNEL_FAR_ASKED) {
-		open = pending_answer(l, far) == 0;
+		open = client_answer(l, far) == 0;
 		*work = true;
 	}
 	channel_far_leave(far);
-	if (!open && (!far->conn || time_now() >= pending->deadline))
-		pending_drop(l, i);
+	if (!open && !far->conn) {
+		pending_remove(&l->pending, &far->pending);
+		channel_far_drop(far);
+	}
 	return open;
 }
 
@@ -206,16 +178,19 @@ static int pending_turn(struct far_listener *l, unsigned i, bool arm, bool *work
  * NULL. */
 static struct channel_far *listener_turn(struct far_listener *l, bool arm, bool *work)
 {
-	*work = false;
-	for (unsigned i = l->pending_count; i-- > 0;) {
-		struct channel_far *far = l->pending[i].far;
+	struct list *pos, *tmp;
 
-		if (pending_turn(l, i, arm, work) == 0)
+	*work = false;
+	list_for_each_safe (pos, tmp, &l->pending.entries) {
+		struct channel_far *far = container_of(pos, struct channel_far, pending.node);
+
+		if (!client_turn(l, far, arm, work))
 			continue;
-		pending_remove(l, i);
+		pending_remove(&l->pending, &far->pending);
 		epoll_ctl(l->epoll, EPOLL_CTL_DEL, engine_fd(far->engine), NULL);
 		return far;
 	}
+	pending_turn(&l->pending, time_now());
 	for (unsigned i = 0; i < l->doors.count; i++) {
 		if (arm)
 			fabric_arm(l->doors.door[i].queue);
@@ -230,11 +205,13 @@ static void listener_sleep(struct far_listener *l, uint64_t until)
 	struct epoll_event event;
 	uint64_t now = time_now();
 
-	for (unsigned i = 0; i < l->pending_count; i++) {
-		until = MIN(until, l->pending[i].deadline);
-		until = MIN(until, conn_group_deadline(engine_group(l->pending[i].far->engine)));
+	until = MIN(until, pending_deadline(&l->pending));
+	list_for_each (pos, &l->pending.entries) {
+		const struct channel_far *far = container_of(pos, struct channel_far, pending.node);
+
+		until = MIN(until, conn_group_deadline(engine_group(far->engine)));
 	}
-	if (l->crowded && until > now) /* a client that waits would end the sleep again and again */
+	if (l->pending.crowded && until > now) /* a client that waits would end the sleep again and again */
 		poll(NULL, 0, CROWD_INTERVAL);
 	else if (until > now)
 		epoll_wait(l->epoll, &event, 1, until - now > TIME_S ? 1000 : (int)((until - now) / TIME_MS) + 1);
@@ -265,7 +242,7 @@ static int far_accept(struct rdmad_channel_listener *listener, uint64_t until, s
 		bool idle = !work && armed; /* a sleeper on the descriptor is woken */
 
 		if (time_now() >= until && (idle || ++late == LATE_TURNS)) {
-			listener_leave_work(l, !idle || l->crowded);
+			listener_leave_work(l, !idle || l->pending.crowded);
 			return -ETIMEDOUT;
 		}
 		if (!work && armed)
@@ -297,8 +274,7 @@ static void far_listener_close(struct rdmad_channel_listener *listener)
 {
 	struct far_listener *l = container_of(listener, struct far_listener, base);
 
-	while (l->pending_count)
-		pending_drop(l, 0);
+	pending_close(&l->pending);
 	doors_close(&l->doors);
 	engine_key_release(l->engine.key);
 	close(l->more);
@@ -330,6 +306,7 @@ static struct far_listener *listener_new(const struct channel_url *url, size_t s
 	if (!l)
 		return NULL;
 	l->base.ops = &far_listener_ops;
+	pending_init(&l->pending, &clients);
 	l->size = size;
 	l->options = *options;
 	if (options->device) {

@@ -18,9 +18,10 @@
 #define OBJECTS 1000              /* names of posix_memory that are tried; others may have them */
 #define SWEPT 64                  /* sockets of other listeners that a new one checks */
 
-struct pending {
-	int fd; /* -1: none */
-	uint64_t until;
+struct client {
+	struct pending_entry pending;
+	struct shm_listener *listener;
+	int fd;
 };
 
 struct shm_listener {
@@ -28,7 +29,8 @@ struct shm_listener {
 	struct rdmad_channel_options options;
 	size_t capacity;
 	int socket, epoll;
-	struct pending pending[PENDING];
+	struct pending pending;
+	struct client client[PENDING]; /* those that are not pending are free */
 	char name[RDMAD_CHANNEL_NAME_MAX + 1];
 	struct local_file file;
 };
@@ -204,22 +206,29 @@ static int client_hear(const struct shm_listener *listener, int fd, struct rdmad
 	return -EPIPE;
 }
 
-/* A place for a client that has said nothing yet: the oldest is refused if there is none. */
-static struct pending *pending_place(struct shm_listener *listener)
+static void client_drop(struct pending_entry *entry, enum pending_reason reason)
 {
-	struct pending *place = &listener->pending[0];
+	const struct client *client = container_of(entry, struct client, pending);
 
-	for (size_t i = 0; i < PENDING; i++) {
-		struct pending *other = &listener->pending[i];
+	if (reason == PENDING_CLOSED)
+		local_close(client->fd);
+	else
+		client_refuse(client->listener, client->fd, ETIMEDOUT);
+}
 
-		if (other->fd < 0)
-			return other;
-		if (other->until < place->until)
-			place = other;
-	}
-	client_refuse(listener, place->fd, ETIMEDOUT);
-	place->fd = -1;
-	return place;
+static const struct pending_attr clients = {.limit = PENDING, .stay = PENDING_TIME, .drop = client_drop};
+
+static void client_enter(struct shm_listener *listener, int fd)
+{
+	uint64_t now = time_now();
+	struct client *client = listener->client;
+
+	pending_has_place(&listener->pending, now); /* the first gives way at once */
+	while (pending_has(&client->pending))
+		client++;
+	client->listener = listener;
+	client->fd = fd;
+	pending_add(&listener->pending, &client->pending, now);
 }
 
 /* 0, -EAGAIN: no client has come; or why none can. */
@@ -227,7 +236,6 @@ static int client_accept(struct shm_listener *listener)
 {
 	int fd = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct epoll_event event = {.events = EPOLLIN};
-	struct pending *place;
 	struct ucred peer;
 
 	if (fd < 0) {
@@ -248,29 +256,24 @@ static int client_accept(struct shm_listener *listener)
 		client_refuse(listener, fd, ENOMEM);
 		return 0;
 	}
-	place = pending_place(listener);
-	*place = (struct pending){.fd = fd, .until = time_now() + PENDING_TIME};
+	client_enter(listener, fd);
 	return 0;
 }
 
 /* The first pending client that can be served. -EAGAIN: none. */
-static int pending_serve(struct shm_listener *listener, struct rdmad_channel **out)
+static int clients_serve(struct shm_listener *listener, struct rdmad_channel **out)
 {
-	uint64_t now = time_now();
+	struct list *pos, *tmp;
 
-	for (size_t i = 0; i < PENDING; i++) {
-		struct pending *pending = &listener->pending[i];
-		int rc, fd = pending->fd;
+	pending_turn(&listener->pending, time_now());
+	list_for_each_safe (pos, tmp, &listener->pending.entries) {
+		struct client *client = container_of(pos, struct client, pending.node);
+		int rc = client_hear(listener, client->fd, out);
 
-		if (fd < 0)
-			continue;
-		rc = now < pending->until ? client_hear(listener, fd, out) : -ETIMEDOUT;
 		if (rc == -EAGAIN)
 			continue;
-		if (rc == -ETIMEDOUT)
-			client_refuse(listener, fd, ETIMEDOUT);
-		pending->fd = -1;
-		if (rc != -ETIMEDOUT && rc != -EPIPE)
+		pending_remove(&listener->pending, &client->pending);
+		if (rc != -EPIPE)
 			return rc;
 	}
 	return -EAGAIN;
@@ -286,7 +289,7 @@ static int shm_accept(struct rdmad_channel_listener *base, uint64_t until, struc
 		int rc;
 
 		/* Clients that have spoken go first: they do not give way to new ones. */
-		while ((rc = pending_serve(listener, out)) == -EAGAIN && (rc = client_accept(listener)) == 0)
+		while ((rc = clients_serve(listener, out)) == -EAGAIN && (rc = client_accept(listener)) == 0)
 			;
 		if (rc != -EAGAIN)
 			return rc;
@@ -310,9 +313,7 @@ static void shm_listener_close(struct rdmad_channel_listener *base)
 	struct shm_listener *listener = (struct shm_listener *)base;
 
 	local_file_remove(&listener->file);
-	for (size_t i = 0; i < PENDING; i++)
-		if (listener->pending[i].fd >= 0)
-			local_close(listener->pending[i].fd);
+	pending_close(&listener->pending);
 	if (listener->socket >= 0)
 		close(listener->socket);
 	if (listener->epoll >= 0)
@@ -339,8 +340,7 @@ static struct shm_listener *listener_new(const struct channel_url *url, size_t s
 	listener->options = *options;
 	listener->capacity = size;
 	listener->socket = listener->epoll = -1;
-	for (size_t i = 0; i < PENDING; i++)
-		listener->pending[i].fd = -1;
+	pending_init(&listener->pending, &clients);
 	snprintf(listener->name, sizeof(listener->name), "%s", url->name);
 	snprintf(listener->base.url, sizeof(listener->base.url), "shm://%s", url->name);
 	return listener;

@@ -459,8 +459,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 		rc = conn_prepare_accept(conn, grant, &attr);
 	if (rc != 0)
 		goto refuse;
-	if (conn->prover)
-		conn_prove_make_room(group);
+	conn_prove_enter(conn);
 	rc = conn_take_request(conn, fabric_request, &attr);
 	if (rc != 0)
 		goto free_conn;
@@ -470,7 +469,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 		goto destroy_endpoint;
 	fabric_endpoint_peer(conn->endpoint, conn->peer, sizeof(conn->peer));
 	conn_link(conn);
-	list_add_tail(&group->fresh, &conn->fresh);
+	pending_add(&group->fresh, &conn->fresh, now);
 	conn_answer(conn);
 	*out = conn;
 	return 0;
@@ -518,8 +517,7 @@ void conn_bury(struct conn *conn)
 		list_del(&conn->ending);
 		group->ending--;
 	}
-	if (list_linked(&conn->fresh))
-		list_del(&conn->fresh);
+	pending_remove(&group->fresh, &conn->fresh);
 	if (list_linked(&conn->parting))
 		list_del(&conn->parting);
 	group->stats.connections--;

@@ -53,6 +53,30 @@ static uint32_t outstanding(const struct conn_group_attr *attr)
 	return 2u * (attr->credits + WIRE_RETURNS_MAX) + 4u + attr->transfers;
 }
 
+static void fresh_drop(struct pending_entry *entry, enum pending_reason reason)
+{
+	struct conn *conn = container_of(entry, struct conn, fresh);
+	struct conn_group *group = conn->group;
+
+	(void)reason;
+	group->stats.gave_way++;
+	conn_close(conn, -ETIMEDOUT, "it has asked for nothing since %llu s, and another wants its place",
+		   (unsigned long long)((group->now - conn->opened) / TIME_S));
+}
+
+/* The owner knows when there are too many. */
+static void fresh_init(struct conn_group *group)
+{
+	const struct pending_attr attr = {
+		.limit = UINT32_MAX,
+		.stay = TIME_NEVER,
+		.grace = group->attr.first_request,
+		.drop = fresh_drop,
+	};
+
+	pending_init(&group->fresh, &attr);
+}
+
 /* What the devices have, each a completion queue of its own, and as many connections as fit them. Overrunning a
  * completion queue kills queue pairs: what it has room for beside the shared receives, posted and taken, is dealt out
  * to connections. At least one is to fit. */
@@ -81,8 +105,9 @@ static void group_init(struct conn_group *group, struct fabric_domain *domain, c
 	list_init(&group->dirty);
 	list_init(&group->stuck);
 	list_init(&group->closing);
-	list_init(&group->fresh);
 	list_init(&group->parting);
+	fresh_init(group);
+	conn_prove_init(group);
 }
 
 int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr *attr, struct conn_group **out)
@@ -538,14 +563,16 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 }
 
 /* Connections that asked for something leave the list when they come to its front. */
-static struct conn *group_oldest(struct conn_group *group)
+static const struct conn *group_oldest(struct conn_group *group)
 {
-	while (!list_empty(&group->fresh)) {
-		struct conn *conn = list_first(&group->fresh, struct conn, fresh);
+	struct pending_entry *entry;
+
+	while ((entry = pending_first(&group->fresh))) {
+		const struct conn *conn = container_of(entry, const struct conn, fresh);
 
 		if (!conn->records_in && conn->state <= CONN_ESTABLISHED)
 			return conn;
-		list_del(&conn->fresh);
+		pending_remove(&group->fresh, entry);
 	}
 	return NULL;
 }
@@ -559,15 +586,9 @@ uint64_t conn_group_oldest(struct conn_group *group)
 
 bool conn_group_make_room(struct conn_group *group, uint64_t now)
 {
-	struct conn *conn = group->attr.first_request ? group_oldest(group) : NULL;
-
 	must(conn_group_is_mine(group));
-	if (!conn || now < conn->opened + group->attr.first_request)
-		return false;
-	group->stats.gave_way++;
-	conn_close(conn, -ETIMEDOUT, "it has asked for nothing since %llu s, and another wants its place",
-		   (unsigned long long)((now - conn->opened) / TIME_S));
-	return true;
+	group->now = now;
+	return conn_group_oldest(group) != TIME_NEVER && pending_make_room(&group->fresh, now);
 }
 
 uint64_t conn_group_connections(const struct conn_group *group)

@@ -61,9 +61,10 @@ struct conn {
 	struct list dirty;    /* in group->dirty: something to post or a credit to return */
 	uint64_t records_in, records_out;
 
-	struct list node;    /* in group->connections */
-	struct list ending;  /* in group->closing */
-	struct list fresh;   /* in group->fresh: accepted, and may have asked for nothing yet */
+	struct list node;              /* in group->connections */
+	struct list ending;            /* in group->closing */
+	struct pending_entry fresh;    /* accepted, and may have asked for nothing yet */
+	struct pending_entry unproved; /* a proof is to come from it */
 	struct list parting; /* in group->parting: its end came, and perhaps not yet all that it had sent before */
 	uint64_t parts_at;   /* group->taken by which that has come */
 	struct fabric_endpoint *endpoint;
@@ -184,7 +185,8 @@ struct conn_group {
 	uint64_t taken;           /* from the queue, ever */
 	bool device_bound;        /* attr.max_connections is what the devices have room for */
 	bool sender_waits;        /* for a receive; where not, all are posted before it can send */
-	struct list connections, dirty, stuck, closing, fresh, parting;
+	struct list connections, dirty, stuck, closing, parting;
+	struct pending fresh, unproved;
 	struct fabric_completion batch[CONN_POLL_BATCH]; /* polled; those from batch_at on are for the next turn */
 	int batch_at, batch_end;
 	int32_t units;    /* of work until the clock is looked at */
@@ -203,7 +205,6 @@ struct conn_group {
 	uint32_t heap_count, heap_room;
 	bool dead;                 /* there are connections that the next turn frees */
 	uint32_t ending;           /* connections in `closing` */
-	uint32_t unproved;         /* with a prover of a server's */
 	_Atomic uintptr_t turning; /* contracts: the thread whose turn runs, 0 between turns */
 	uint64_t now;              /* of the running turn */
 	uint64_t deadline;         /* of the first of the heap */
@@ -251,8 +252,9 @@ bool conn_prove_begin(struct conn *conn);
 /* The server looks for it in the first message. True: there are further records, from *offset on. */
 bool conn_prove_received(struct conn *conn, const void *data, size_t bytes, size_t *offset);
 void conn_prove_failed(struct conn *conn);
-/* One of them came: others give way, if there are too many, or if they hold too much memory. */
-void conn_prove_make_room(struct conn_group *group);
+void conn_prove_init(struct conn_group *group);
+/* One that was accepted: if it is to prove itself, others give way where such are too many, or hold too much memory. */
+void conn_prove_enter(struct conn *conn);
 
 /*
  * message.c: building, posting, taking apart

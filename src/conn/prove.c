@@ -35,7 +35,6 @@ int conn_prover_new(struct conn *conn, const struct auth_key *key, enum auth_sid
 		return -ENOMEM;
 	conn->prover->key = *key;
 	conn->prover->side = side;
-	conn->group->unproved += side == AUTH_SERVER;
 	return 0;
 }
 
@@ -51,7 +50,7 @@ void conn_prover_free(struct conn *conn)
 	if (!conn->prover)
 		return;
 	if (conn->prover->side == AUTH_SERVER) {
-		conn->group->unproved--;
+		pending_remove(&conn->group->unproved, &conn->unproved);
 		if (!conn->prover->proved)
 			prover_release_bytes(conn);
 	}
@@ -259,6 +258,7 @@ bool conn_prove_received(struct conn *conn, const void *data, size_t bytes, size
 		return false;
 	}
 	conn->prover->proved = true;
+	pending_remove(&conn->group->unproved, &conn->unproved);
 	prover_release_bytes(conn);
 	conn_session_new(conn, NULL);
 	*offset = at;
@@ -277,31 +277,42 @@ void conn_prove_failed(struct conn *conn)
 	conn_close(conn, -EACCES, "it has not proved that it has its key");
 }
 
-/* Clients that know no key are not to hold what the others need. */
-static bool unproved_are_too_many(const struct conn_group *group)
+static void unproved_drop(struct pending_entry *entry, enum pending_reason reason)
+{
+	struct conn *conn = container_of(entry, struct conn, unproved);
+
+	(void)reason;
+	conn->group->stats.gave_way++;
+	conn_close(conn, -ETIMEDOUT, "others came, and it had not proved its key");
+}
+
+/* Clients that know no key are not to hold what the others need. Each has a deadline among the timers. */
+void conn_prove_init(struct conn_group *group)
+{
+	const struct pending_attr attr = {
+		.limit = MAX(CONN_UNPROVED, group->attr.max_connections / 2),
+		.stay = TIME_NEVER,
+		.drop = unproved_drop,
+	};
+
+	pending_init(&group->unproved, &attr);
+}
+
+static bool unproved_hold_too_much(const struct conn_group *group)
 {
 	const struct memory_budget *budget = group->attr.own;
 
-	return group->unproved > MAX(CONN_UNPROVED, group->attr.max_connections / 2) ||
-	       (budget && group->unproved > 1 && budget->unproved > budget->limit / UNPROVED_PART);
+	return budget && budget->unproved > budget->limit / UNPROVED_PART;
 }
 
-static bool unproved_close_oldest(struct conn_group *group)
+void conn_prove_enter(struct conn *conn)
 {
-	list_for_each (pos, &group->fresh) {
-		struct conn *conn = container_of(pos, struct conn, fresh);
+	struct conn_group *group = conn->group;
 
-		if (!conn_unproved(conn) || conn->state >= CONN_ESTABLISHED)
-			continue;
-		group->stats.gave_way++;
-		conn_close(conn, -ETIMEDOUT, "others came, and it had not proved its key");
-		return true;
-	}
-	return false;
-}
-
-void conn_prove_make_room(struct conn_group *group)
-{
-	while (unproved_are_too_many(group) && unproved_close_oldest(group))
-		;
+	if (!conn->prover)
+		return;
+	pending_has_place(&group->unproved, group->now); /* the first gives way at once */
+	pending_add(&group->unproved, &conn->unproved, group->now);
+	while (group->unproved.count > 1 && unproved_hold_too_much(group))
+		pending_make_room(&group->unproved, group->now);
 }

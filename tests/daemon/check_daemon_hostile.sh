@@ -76,6 +76,7 @@ test_blocked_log() {
 # hold NAME TARGET COUNT [FROM [USER]]: so many connects, whose answers go to a file; they stay until `release NAME`.
 # crowd NAME TARGET COUNT: likewise, and all by one worker.
 connects() {
+	: >"$dir/$2.out" # what one of that name said before are no answers to this one
 	python3 "$hostile" "$3" "$1" "${@:4}" >"$dir/$2.out" 2>&1 &
 	held[$2]=$!
 	clients+=($!)

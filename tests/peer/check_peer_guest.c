@@ -80,10 +80,8 @@ static void *guest_connects(void *arg)
 /* Those who came first have been silent for so long. */
 static void guests_have_waited(uint64_t ns)
 {
-	struct list *head = &server->connections->links;
-
-	for (struct list *pos = head->next; pos != head; pos = pos->next)
-		container_of(pos, struct peer_link, node)->deadline = time_now() + PEER_GUEST_PATIENCE - ns;
+	list_for_each (pos, &server->connections->guests.entries)
+		container_of(pos, struct pending_entry, node)->since = time_now() - ns;
 }
 
 /* The server turns meanwhile. */

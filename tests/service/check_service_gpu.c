@@ -348,6 +348,14 @@ static void take_settings(void)
 	};
 }
 
+/* How many there may be is said when a service starts. */
+static void allow_sessions(uint32_t most)
+{
+	gpu_service_stop(&gpu);
+	gpu.sessions_max = most;
+	ck_assert_int_eq(gpu_service_start(&gpu), 0);
+}
+
 static void set_up(void)
 {
 	struct conn_group_attr attr = server_group_attr((struct conn_group_attr){
@@ -381,7 +389,7 @@ static void tear_down(void)
 	for (unsigned i = 0; i < CLIENTS; i++)
 		leave(&client[i]);
 	UNTIL(conn_group_connections(pair.server.group) == 0 && services_sessions(&services) == 0);
-	ck_assert_uint_eq(gpu.sessions, 0);
+	ck_assert_uint_eq(quota_taken(gpu.sources), 0);
 	ck_assert_uint_eq(count_children(), 0);
 	for (unsigned i = 0; i < CLIENTS; i++) {
 		fabric_deregister(client[i].region);
@@ -1209,7 +1217,7 @@ START_TEST(test_sessions_limit)
 {
 	struct client *c = &client[1];
 
-	gpu.sessions_max = 1;
+	allow_sessions(1);
 	open_rpc(&client[0]);
 	connect_client(c);
 	send_open(c, (struct wire_gpu_open){.mode = WIRE_GPU_RPC});
@@ -1227,7 +1235,7 @@ END_TEST
 /* Connections that open nothing take no place: those that do, and who only asks, are served. */
 START_TEST(test_idle_connections)
 {
-	gpu.sessions_max = 1;
+	allow_sessions(1);
 	for (unsigned i = 0; i < CLIENTS - 1; i++) {
 		connect_client(&client[i]);
 		ck_assert(client[i].established);
@@ -1255,7 +1263,7 @@ START_TEST(test_source_limit)
 	assert_ended(c, WIRE_BUSY, "allows one address, network of IPv6 (/64) or user, 2");
 	ck_assert_uint_eq(services_count(&services, "gpu_refused"), 1);
 	leave(&client[1]);
-	UNTIL(gpu.sessions == 1);
+	UNTIL(quota_taken(gpu.sources) == 1);
 	open_rpc(c);
 	assert_works(c);
 	assert_works(&client[0]);
@@ -1267,7 +1275,7 @@ START_TEST(test_idle_session_leaves)
 {
 	struct client *idle = &client[0], *c = &client[1];
 
-	gpu.sessions_max = 1;
+	allow_sessions(1);
 	gpu.idle_timeout = 4 * TIME_S;
 	if (_i)
 		open_queue(idle);
@@ -1294,7 +1302,7 @@ START_TEST(test_busy_session_stays)
 {
 	struct client *busy = &client[0], *c = &client[1];
 
-	gpu.sessions_max = 1;
+	allow_sessions(1);
 	gpu.idle_timeout = 60 * TIME_S;
 	open_queue(busy);
 	for (unsigned i = 0; i < 20; i++) {
@@ -1345,9 +1353,9 @@ START_TEST(test_nobody_waits_for_memory)
 	if (_i < 2)
 		UNTIL(begun == 2);
 	assert_works(other);
-	ck_assert_uint_eq(gpu.sessions, 2);
+	ck_assert_uint_eq(quota_taken(gpu.sources), 2);
 	takes_long = false;
-	UNTIL(gpu.sessions == 1);
+	UNTIL(quota_taken(gpu.sources) == 1);
 	assert_works(other);
 }
 END_TEST
@@ -1362,7 +1370,7 @@ START_TEST(test_unkillable)
 	turn();
 	skipped += 10 * TIME_S;
 	turn();
-	ck_assert_uint_eq(gpu.sessions, 1);
+	ck_assert_uint_eq(quota_taken(gpu.sources), 1);
 	services_end(&services);
 	UNTIL(!services_sessions(&services));
 	unkillable = false;
@@ -1443,7 +1451,6 @@ START_TEST(test_shutdown)
 	conn_group_destroy(pair.server.group);
 	services_close(&services);
 	ck_assert_uint_eq(count_children(), 0);
-	ck_assert_uint_eq(gpu.sessions, 0);
 	/* So that the rest of the test has something to take down. */
 	services_open(&services, &(struct services_options){.gpu = &gpu});
 	ck_assert_int_eq(conn_group_create(pair.server.domain, conn_group_attr(pair.client.group), &pair.server.group),

@@ -139,6 +139,7 @@ static void soft_request_drop(struct soft_queue *q, struct soft_request *r)
 	list_del(&r->source.link);
 	if (list_linked(&r->note.link))
 		list_del(&r->note.link);
+	pending_remove(&q->asking, &r->asking);
 	q->request_count--;
 	soft_bury_later(q, &r->source);
 }
@@ -155,19 +156,21 @@ void soft_requests_drop(struct soft_queue *q, const struct soft_listener *listen
 	}
 }
 
-/* The oldest that is incomplete; NULL: all wait to be pulled. */
-static struct soft_request *soft_request_oldest(struct soft_queue *q)
+static void soft_request_overdue(struct pending_entry *entry, enum pending_reason reason)
 {
-	struct list *pos, *tmp;
+	struct soft_request *r = container_of(entry, struct soft_request, asking);
 
-	list_for_each_safe (pos, tmp, &q->requests) {
-		struct soft_request *r = container_of(pos, struct soft_request, source.link);
-
-		if (r->deadline != TIME_NEVER)
-			return r;
-	}
-	return NULL;
+	soft_complain(&r->peer, reason == PENDING_LATE ? "connected and did not ask in time"
+						       : "too many peers connect without asking");
+	soft_request_drop(r->queue, r);
 }
+
+/* Requests that wait to be pulled have places, too, so the limit is looked at where one comes. */
+const struct pending_attr soft_requests_asking = {
+	.limit = SOFT_MAX_REQUESTS,
+	.stay = SOFT_DEADLINE,
+	.drop = soft_request_overdue,
+};
 
 static void soft_request_create(struct soft_listener *l, int fd, const struct sockaddr_storage *peer)
 {
@@ -191,7 +194,6 @@ static void soft_request_create(struct soft_listener *l, int fd, const struct so
 		r->peer.pid = cred.pid;
 		r->peer.uid = cred.uid;
 	}
-	r->deadline = time_now() + SOFT_DEADLINE;
 	if (soft_watch(q, &r->source, EPOLLIN | EPOLLRDHUP, true)) {
 		local_close(fd);
 		free(r);
@@ -199,6 +201,7 @@ static void soft_request_create(struct soft_listener *l, int fd, const struct so
 	}
 	list_add_tail(&q->requests, &r->source.link);
 	q->request_count++;
+	pending_add(&q->asking, &r->asking, time_now());
 	soft_timer_want(q, SOFT_TICK_MS);
 	soft_request_run(q, &r->source, 0); /* mostly it is there already */
 }
@@ -239,19 +242,16 @@ void soft_listener_run(struct soft_queue *q, struct soft_source *source, uint32_
 	}
 	for (int i = 0; i < SOFT_ACCEPTS; i++) {
 		bool full = q->request_count >= SOFT_MAX_REQUESTS;
-		struct soft_request *oldest = full ? soft_request_oldest(q) : NULL;
 		struct sockaddr_storage peer = {0};
 		socklen_t len = sizeof(peer);
 		int fd;
 
-		if (full && !oldest)
+		if (full && !q->asking.count)
 			return;
 		fd = accept4(source->fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0) {
-			if (oldest) {
-				soft_complain(&oldest->peer, "too many peers connect without asking");
-				soft_request_drop(q, oldest);
-			}
+			if (full)
+				pending_make_room(&q->asking, time_now());
 			soft_request_create(l, fd, &peer);
 		} else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
 			soft_accept_starved(l, errno);
@@ -306,7 +306,7 @@ static const char *soft_request_fault(struct soft_request *r)
 	if (r->have > SOFT_HEADER + f.len)
 		return "sent more than its connect request";
 	if (r->have == SOFT_HEADER + f.len) {
-		r->deadline = TIME_NEVER;
+		pending_remove(&r->queue->asking, &r->asking);
 		r->reads_out = f.key >> 16;
 		r->reads_in = f.key >> 24;
 		r->data_len = f.len;
@@ -337,7 +337,7 @@ void soft_request_run(struct soft_queue *q, struct soft_source *source, uint32_t
 	if (fault) {
 		soft_complain(&r->peer, fault);
 		soft_request_drop(q, r);
-	} else if (r->deadline == TIME_NEVER) {
+	} else if (!pending_has(&r->asking)) {
 		r->peer.local = r->peer.asked || local_user(source->fd, &r->peer.uid) == 0;
 		/* It may be taken by another thread, so nothing here may know it any more. */
 		epoll_ctl(q->epoll_fd, EPOLL_CTL_DEL, source->fd, NULL);
@@ -348,17 +348,9 @@ void soft_request_run(struct soft_queue *q, struct soft_source *source, uint32_t
 bool soft_connect_tick(struct soft_queue *q, uint64_t now)
 {
 	struct list *pos, *tmp;
-	bool busy = false;
 
-	list_for_each_safe (pos, tmp, &q->requests) {
-		struct soft_request *r = container_of(pos, struct soft_request, source.link);
-
-		busy |= r->deadline != TIME_NEVER;
-		if (now >= r->deadline) {
-			soft_complain(&r->peer, "connected and did not ask in time");
-			soft_request_drop(q, r);
-		}
-	}
+	while (pending_turn(&q->asking, now) == PENDING_TURN)
+		;
 	list_for_each_safe (pos, tmp, &q->listeners) {
 		struct soft_listener *l = container_of(pos, struct soft_listener, source.link);
 
@@ -366,7 +358,7 @@ bool soft_connect_tick(struct soft_queue *q, uint64_t now)
 			soft_watch(q, &l->source, EPOLLIN, false);
 		l->paused = false;
 	}
-	return busy;
+	return q->asking.count;
 }
 
 char *soft_request_peer(const struct fabric_request *request, char *buf, size_t size)

@@ -131,6 +131,7 @@ static void soft_queue_lists(struct soft_queue *q)
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		list_init(all[i]);
+	pending_init(&q->asking, &soft_requests_asking);
 }
 
 static int soft_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr,

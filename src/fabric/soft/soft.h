@@ -216,6 +216,7 @@ struct soft_queue {
 		bool more;        /* some ACKs might have gone, and this turn could do no more */
 	} owing;
 	struct list notes, listeners, requests, lingers, buried;
+	struct pending asking; /* requests that are incomplete */
 	unsigned request_count, linger_count;
 
 	struct soft_batch *batch;
@@ -250,7 +251,7 @@ struct soft_request {
 	struct soft_note note;
 	struct soft_queue *queue; /* the listener's, of no meaning once pulled */
 	struct soft_listener *listener;
-	uint64_t deadline; /* TIME_NEVER: complete, offered to the caller */
+	struct pending_entry asking; /* until it is complete, and offered to the caller */
 	uint32_t have;
 	uint8_t reads_out, reads_in; /* what the peer wants and serves */
 	uint8_t data_len;
@@ -554,6 +555,7 @@ void soft_connect_run(struct soft_endpoint *ep);
 /* Deadlines of requests, pauses of listeners. True while any is left. */
 bool soft_connect_tick(struct soft_queue *q, uint64_t now);
 void soft_requests_drop(struct soft_queue *q, const struct soft_listener *listener);
+extern const struct pending_attr soft_requests_asking; /* of queue->asking */
 
 /* endpoint.c */
 struct soft_cause {

@@ -40,9 +40,8 @@ struct peer_link {
 	struct engine *engine;
 	const struct fabric_transport *transport;
 	enum link_state state;
-	uint64_t deadline;            /* of a pending one, and of a LINK_OVER; TIME_NEVER: none */
+	struct pending_entry pending; /* among the guests */
 	struct wire_peer_hello hello; /* LINK_ASKED */
-	bool counted;                 /* among the pending ones */
 	bool say_bye, bye_answer;     /* there was no room to */
 };
 
@@ -103,8 +102,7 @@ struct peer_connections {
 	struct list links;    /* oldest first */
 	struct list sessions; /* peers with something to do: they connect, are broken, or leave */
 	struct list expected;
-	uint32_t guests;
-	bool crowded;          /* a request waits for a place among the pending ones */
+	struct pending guests; /* also links that are over, until the other end has gone */
 	uint64_t doors_looked; /* when they were looked at; 0: they are to be */
 	uint32_t held;         /* peers that count for max_peers: all but the waiting ones */
 	struct peer_grave grave[PEER_GRAVES];
@@ -122,7 +120,7 @@ static inline bool doors_may_wait(const struct peer_connections *c, uint64_t now
 /* Nothing pending, no session with something to do, no peer expected, and nothing to look at. */
 static inline bool connections_are_quiet(const struct peer_connections *c, uint64_t now)
 {
-	return !c->guests && list_empty(&c->sessions) && list_empty(&c->expected) && doors_may_wait(c, now);
+	return !c->guests.count && list_empty(&c->sessions) && list_empty(&c->expected) && doors_may_wait(c, now);
 }
 
 /*
@@ -170,7 +168,6 @@ void connections_destroy(rdma_context *ctx);
 int listen_open(rdma_context *ctx, const char *ip, int port);
 /* Connections that come, and hellos. How much there was. */
 int listen_turn(rdma_context *ctx, uint64_t now, bool arm);
-uint64_t guests_deadline(const rdma_context *ctx);
 /* -EUSERS: there are max_peers; rdma_fail() was called. */
 int listen_room(rdma_context *ctx);
 
@@ -189,8 +186,9 @@ int peer_dial(struct peer *peer, const char *address, int port);
 extern const struct conn_ops link_ops;
 struct peer_link *link_new(rdma_context *ctx, struct engine *engine, const struct fabric_transport *transport);
 void link_free(struct peer_link *link); /* without a connection */
-/* Whether it is pending: there are few places for such connections. */
-void link_count(struct peer_link *link, bool counted);
+/* It is one of the guests, of which there are few, from here on, or anew; and no more. */
+void link_enter_guests(struct peer_link *link);
+void link_leave_guests(struct peer_link *link);
 /* Say hello, or answer one: the link is a peer's. -ENOTCONN: it is ending. */
 int link_say_hello(struct peer_link *link, unsigned flags, unsigned reply);
 /* It has no peer from here on, and is closed when the other end has gone, or after a while. */
@@ -202,9 +200,8 @@ void link_say_bye(struct peer_link *link, bool answer);
 void link_close(struct peer_link *link, int error, const char *why);
 /* NULL: it has no connection. */
 struct peer_link *peer_link_of(const struct peer *peer);
-/* Links whose time is over; and when that of the next is. */
-void links_look(rdma_context *ctx, uint64_t now);
-uint64_t links_deadline(const rdma_context *ctx);
+/* How guests are closed. */
+extern const struct pending_attr link_guests;
 
 /*
  * connect.c

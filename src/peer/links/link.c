@@ -12,22 +12,23 @@ struct peer_link *link_new(rdma_context *ctx, struct engine *engine, const struc
 	link->ctx = ctx;
 	link->engine = engine;
 	link->transport = transport;
-	link->deadline = TIME_NEVER;
 	list_add_tail(&ctx->connections->links, &link->node);
 	return link;
 }
 
-void link_count(struct peer_link *link, bool counted)
+void link_enter_guests(struct peer_link *link)
 {
-	if (link->counted == counted)
-		return;
-	link->counted = counted;
-	link->ctx->connections->guests += counted ? 1u : UINT32_MAX;
+	pending_add(&link->ctx->connections->guests, &link->pending, time_now());
+}
+
+void link_leave_guests(struct peer_link *link)
+{
+	pending_remove(&link->ctx->connections->guests, &link->pending);
 }
 
 void link_free(struct peer_link *link)
 {
-	link_count(link, false);
+	link_leave_guests(link);
 	list_del(&link->node);
 	free(link);
 }
@@ -40,15 +41,13 @@ struct peer_link *peer_link_of(const struct peer *peer)
 void link_over(struct peer_link *link)
 {
 	link->state = LINK_OVER;
-	link->deadline = time_after(time_now(), PEER_GUEST_PATIENCE);
-	link_count(link, true);
+	link_enter_guests(link);
 }
 
 void link_close(struct peer_link *link, int error, const char *why)
 {
 	link->state = LINK_OVER;
-	link->deadline = TIME_NEVER;
-	link_count(link, false);
+	link_leave_guests(link);
 	conn_close(link->conn, error, "%s", why);
 }
 
@@ -117,6 +116,7 @@ static int took_hello(struct peer_link *link, const struct wire_record *record, 
 	if (link->hello.version == WIRE_PEER_VERSION && record->length < sizeof(link->hello))
 		return -EPROTO;
 	link->state = LINK_ASKED;
+	pending_hold(&link->pending);
 	return 0;
 }
 
@@ -247,31 +247,17 @@ const struct conn_ops link_ops = {
 	.closed = link_closed,
 };
 
-/*
- * Time
- */
-void links_look(rdma_context *ctx, uint64_t now)
+static void guest_drop(struct pending_entry *entry, enum pending_reason reason)
 {
-	struct list *pos, *tmp;
+	struct peer_link *link = container_of(entry, struct peer_link, pending);
+	const char *late = link->state == LINK_SILENT ? "it connected, and has not said who it is" : "it is over";
 
-	list_for_each_safe (pos, tmp, &ctx->connections->links) {
-		struct peer_link *link = container_of(pos, struct peer_link, node);
-
-		if (link->deadline <= now)
-			link_close(link, -ETIMEDOUT,
-				   link->state == LINK_SILENT ? "it connected, and has not said who it is"
-							      : "it is over");
-	}
+	link_close(link, -ETIMEDOUT, reason == PENDING_LATE ? late : "others came, and it had said nothing");
 }
 
-uint64_t links_deadline(const rdma_context *ctx)
-{
-	const struct peer_connections *c = ctx->connections;
-	uint64_t deadline = TIME_NEVER;
-
-	if (!c->guests)
-		return deadline;
-	list_for_each (pos, &c->links)
-		deadline = MIN(deadline, container_of(pos, struct peer_link, node)->deadline);
-	return deadline;
-}
+const struct pending_attr link_guests = {
+	.limit = PEER_GUESTS,
+	.stay = PEER_GUEST_PATIENCE,
+	.grace = PEER_GUEST_GIVES_WAY,
+	.drop = guest_drop,
+};

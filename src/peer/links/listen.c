@@ -22,6 +22,7 @@ int connections_create(rdma_context *ctx)
 	list_init(&c->links);
 	list_init(&c->sessions);
 	list_init(&c->expected);
+	pending_init(&c->guests, &link_guests);
 	ctx->connections = c;
 	return 0;
 }
@@ -113,23 +114,6 @@ int listen_open(rdma_context *ctx, const char *ip, int port)
 /*
 * Pending connections
  */
-/* Of pending ones that have said nothing, or were refused; NULL: all have asked. */
-static struct peer_link *oldest_guest(struct peer_connections *c)
-{
-	list_for_each (pos, &c->links) {
-		struct peer_link *link = container_of(pos, struct peer_link, node);
-
-		if (link->counted && link->state != LINK_ASKED)
-			return link;
-	}
-	return NULL;
-}
-
-static uint64_t guest_stays(const struct peer_link *link)
-{
-	return link->deadline - PEER_GUEST_PATIENCE + PEER_GUEST_GIVES_WAY;
-}
-
 /* Consumes the request. */
 static void guest_enters(rdma_context *ctx, struct door *door, struct fabric_request *asks,
 			 const struct wire_request *asked)
@@ -152,38 +136,12 @@ static void guest_enters(rdma_context *ctx, struct door *door, struct fabric_req
 	}
 	grant.message_size = MIN(asked->message_size, conn_group_attr(engine_group(engine))->message_size);
 	link->state = LINK_SILENT;
-	link->deadline = time_after(time_now(), PEER_GUEST_PATIENCE);
 	if (conn_accept(engine_group(engine), asks, asked, &grant, &attr, &link_ops, link, time_now(), &link->conn) ==
 	    0)
-		link_count(link, true);
+		link_enter_guests(link);
 	else
 		link_free(link);
 	auth_wipe(&ticket, sizeof(ticket));
-}
-
-/* Whether there is a place for another one. A new one is given time, so that all that come together get in. */
-static bool guests_have_room(struct peer_connections *c)
-{
-	struct peer_link *oldest;
-
-	c->crowded = false;
-	if (c->guests < PEER_GUESTS)
-		return true;
-	oldest = oldest_guest(c);
-	c->crowded = !oldest || time_now() < guest_stays(oldest);
-	if (!c->crowded)
-		link_close(oldest, -ETIMEDOUT, "others came, and it had said nothing");
-	return !c->crowded;
-}
-
-/* When there may be. */
-uint64_t guests_deadline(const rdma_context *ctx)
-{
-	struct peer_connections *c = ctx->connections;
-
-	struct peer_link *oldest = c->crowded ? oldest_guest(c) : NULL;
-
-	return oldest ? guest_stays(oldest) : TIME_NEVER;
 }
 
 static int door_turn(rdma_context *ctx, struct door *door)
@@ -192,7 +150,8 @@ static int door_turn(rdma_context *ctx, struct door *door)
 	struct wire_request request;
 	int n = door_poll(door);
 
-	for (; n < PEER_GUESTS && guests_have_room(ctx->connections) && door_next(door, WIRE_PEER, &request, &asks);
+	for (; n < PEER_GUESTS && pending_has_place(&ctx->connections->guests, time_now()) &&
+	       door_next(door, WIRE_PEER, &request, &asks);
 	     n++)
 		if (asks)
 			guest_enters(ctx, door, asks, &request);
@@ -303,8 +262,7 @@ static void guest_waits(struct peer_link *link)
 		link_refuse(link, WIRE_NO_MEMORY, "the server has no memory for another peer");
 		return;
 	}
-	link_count(link, false);
-	link->deadline = TIME_NEVER;
+	link_leave_guests(link);
 	link->peer = peer;
 	peer->conn = link->conn;
 	peer->engine = link->engine;
@@ -338,12 +296,10 @@ static int guests_turn(rdma_context *ctx)
 	struct list *pos, *tmp;
 	int n = 0;
 
-	if (!ctx->connections->guests)
-		return 0;
-	list_for_each_safe (pos, tmp, &ctx->connections->links) {
-		struct peer_link *link = container_of(pos, struct peer_link, node);
+	list_for_each_safe (pos, tmp, &ctx->connections->guests.entries) {
+		struct peer_link *link = container_of(pos, struct peer_link, pending.node);
 
-		if (link->counted && link->state == LINK_ASKED) {
+		if (link->state == LINK_ASKED) {
 			guest_asked(link);
 			n++;
 		}

@@ -116,8 +116,7 @@ static struct peer *find_session(rdma_context *ctx, const struct wire_peer_hello
 
 static void session_resume(struct peer *peer, struct peer_link *link)
 {
-	link_count(link, false);
-	link->deadline = TIME_NEVER;
+	link_leave_guests(link);
 	link->state = LINK_OPEN;
 	link->peer = peer;
 	peer->conn = link->conn;
@@ -193,8 +192,7 @@ static void sessions_turn(rdma_context *ctx, uint64_t now)
 {
 	struct list *head = &ctx->connections->sessions, *pos, *tmp;
 
-	if (ctx->connections->guests)
-		links_look(ctx, now);
+	pending_turn(&ctx->connections->guests, now);
 	list_for_each_safe (pos, tmp, head) {
 		struct peer *peer = container_of(pos, struct peer_session, node)->peer;
 
@@ -220,7 +218,7 @@ static uint64_t session_deadline(const struct peer *peer)
 
 static uint64_t sessions_deadline(const rdma_context *ctx)
 {
-	uint64_t deadline = MIN(links_deadline(ctx), guests_deadline(ctx));
+	uint64_t deadline = pending_deadline(&ctx->connections->guests);
 
 	list_for_each (pos, &ctx->connections->sessions)
 		deadline = MIN(deadline, session_deadline(container_of(pos, struct peer_session, node)->peer));

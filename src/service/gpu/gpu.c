@@ -227,7 +227,7 @@ static int gpu_agent_info(struct gpu_agent *a, const struct wire_record *request
 	struct gpu_service *gpu = gpu_agent_service(a);
 	const struct gpu_probe *probe = &gpu->probe;
 	struct wire_gpu_info answer = {
-		.sessions = atomic_load_explicit(&gpu->sessions, memory_order_relaxed),
+		.sessions = quota_taken(gpu->sources),
 		.sessions_max = gpu->sessions_max,
 		.queues_max = gpu->queues,
 		.slots_max = gpu->slots,

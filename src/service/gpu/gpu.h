@@ -31,7 +31,7 @@ struct gpu_service_settings {
 struct gpu_service_place {
 	struct gpu_service_thread *thread; /* NULL: free */
 	struct fabric_source source;
-	char client[AUTH_NAME_MAX + 1]; /* whose line in the file of clients limits its sessions; "": none does */
+	struct quota_share *of_source, *of_client; /* a client by its line in the file of clients */
 	uint64_t used; /* when there was a job last, as far as its thread has looked; TIME_NEVER: it is not running */
 	bool leave;    /* idle, and another wants the place */
 };
@@ -59,11 +59,11 @@ struct gpu_service {
 	uint64_t idle_timeout;                      /* 0: never */
 	uint32_t queues, slots;                     /* most of a session */
 	uint64_t memory;                            /* most bytes of its ring */
-	_Atomic uint32_t sessions;                  /* places that are taken */
 	_Atomic uint64_t jobs, bytes_in, bytes_out; /* of RPC mode */
 
 	pthread_mutex_t lock; /* of the places */
 	struct gpu_service_place *place;
+	struct quota *sources, *clients; /* places that are taken; the lock is for taking */
 	struct gpu_service_helper helper;
 };
 

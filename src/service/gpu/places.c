@@ -1,31 +1,38 @@
 /*
  * places.c: places for sessions. There are so many, and one source (an address, or a user of this machine) has only a
- * part of them. A client that finds none asks the session that has been idle for longest to leave. Taken and given back
- * once in a session, so a lock and a walk over all of them do.
+ * part of them, as a client by its line has. A client that finds none asks the session that has been idle for longest
+ * to leave. Taken and given back once in a session, so a lock and a walk over all of them do.
  */
 #include "service/gpu/gpu.h"
 
-struct count {
-	uint32_t all, same, client;
-	struct gpu_service_place *free;
-};
-
-static struct count count_places(const struct gpu_service *gpu, const struct fabric_source *source, const char *client)
+/* Counts one more. A limit of a source that is as high as that of all is none. */
+static enum gpu_place_answer places_count(struct gpu_service *gpu, const struct fabric_source *of,
+					  const struct auth_client *client, struct quota_share **source,
+					  struct quota_share **name)
 {
-	struct count count = {0};
+	uint64_t most = gpu->per_source && gpu->per_source < gpu->sessions_max ? gpu->per_source : UINT64_MAX;
+	char key[AUTH_NAME_MAX + 1] = "";
+	unsigned met;
 
-	for (uint32_t i = 0; i < gpu->sessions_max; i++) {
-		struct gpu_service_place *place = &gpu->place[i];
+	snprintf(key, sizeof(key), "%s", client->name);
+	if (quota_take(gpu->clients, key, client->gpu_sessions, name) & QUOTA_SOURCE)
+		return GPU_PLACE_CLIENT;
+	met = quota_take(gpu->sources, fabric_source_key(of), most, source);
+	if (!met)
+		return GPU_PLACE_TAKEN;
+	quota_give(*name);
+	return met & QUOTA_SOURCE ? GPU_PLACE_SOURCE : GPU_PLACE_FULL;
+}
 
-		if (!place->thread) {
-			count.free = place;
-			continue;
-		}
-		count.all++;
-		count.same += fabric_source_same(&place->source, source);
-		count.client += strcmp(place->client, client) == 0;
-	}
-	return count;
+/* There is one for each that is counted. */
+static struct gpu_service_place *find_free(const struct gpu_service *gpu)
+{
+	struct gpu_service_place *place = gpu->place;
+
+	while (place->thread)
+		place++;
+	must(place < gpu->place + gpu->sessions_max);
+	return place;
 }
 
 /* Of `source` alone unless that is NULL. */
@@ -57,30 +64,20 @@ static bool evict(const struct gpu_service *gpu, const struct fabric_source *sou
 
 enum gpu_place_answer gpu_agent_take_place(struct gpu_agent *a)
 {
-	enum gpu_place_answer answer = GPU_PLACE_TAKEN;
-	const struct auth_client *client = conn_client(a->conn);
+	struct gpu_service_place place = {.thread = a->thread, .used = TIME_NEVER};
 	struct gpu_service *gpu = gpu_agent_service(a);
-	struct fabric_source source;
-	struct count count;
+	enum gpu_place_answer answer;
 
 	must(!a->place);
-	fabric_endpoint_source(conn_endpoint(a->conn), &source);
+	fabric_endpoint_source(conn_endpoint(a->conn), &place.source);
 	pthread_mutex_lock(&gpu->lock);
-	count = count_places(gpu, &source, client->name);
-	if (count.client >= client->gpu_sessions)
-		answer = GPU_PLACE_CLIENT;
-	else if (gpu->per_source && gpu->per_source < gpu->sessions_max && count.same >= gpu->per_source)
-		answer = GPU_PLACE_SOURCE;
-	else if (!count.free)
-		answer = GPU_PLACE_FULL;
-	else
-		a->place = count.free;
-	if (a->place) {
-		*a->place = (struct gpu_service_place){.thread = a->thread, .source = source, .used = TIME_NEVER};
-		snprintf(a->place->client, sizeof(a->place->client), "%s", client->name);
-	} else if (!a->evicts && answer != GPU_PLACE_CLIENT)
-		a->evicts = evict(gpu, answer == GPU_PLACE_SOURCE ? &source : NULL, gpu_agent_now(a));
-	atomic_store_explicit(&gpu->sessions, count.all + (a->place ? 1 : 0), memory_order_relaxed);
+	answer = places_count(gpu, &place.source, conn_client(a->conn), &place.of_source, &place.of_client);
+	if (answer == GPU_PLACE_TAKEN) {
+		a->place = find_free(gpu);
+		*a->place = place;
+	} else if (!a->evicts && answer != GPU_PLACE_CLIENT) {
+		a->evicts = evict(gpu, answer == GPU_PLACE_SOURCE ? &place.source : NULL, gpu_agent_now(a));
+	}
 	pthread_mutex_unlock(&gpu->lock);
 	return answer;
 }
@@ -93,7 +90,8 @@ void gpu_agent_give_place(struct gpu_agent *a)
 		return;
 	pthread_mutex_lock(&gpu->lock);
 	a->place->thread = NULL;
-	atomic_fetch_sub_explicit(&gpu->sessions, 1, memory_order_relaxed);
+	quota_give(a->place->of_source);
+	quota_give(a->place->of_client);
 	pthread_mutex_unlock(&gpu->lock);
 	a->place = NULL;
 }

@@ -18,7 +18,7 @@ static uint64_t per_source_of(const void *values)
 {
 	const struct gpu_service_settings *s = values;
 
-	return s->per_source ? s->per_source : (s->sessions + 1) / 2;
+	return quota_most(s->per_source, s->sessions);
 }
 
 static uint64_t threads_of(const void *values)
@@ -140,19 +140,40 @@ static void take_found(struct gpu_service *gpu)
 		 *passed ? "; not " : "", passed);
 }
 
+static void places_destroy(struct gpu_service *gpu)
+{
+	quota_destroy(gpu->clients);
+	quota_destroy(gpu->sources);
+	free(gpu->place);
+}
+
+static int places_create(struct gpu_service *gpu)
+{
+	int rc = -ENOMEM;
+
+	gpu->sources = gpu->clients = NULL;
+	gpu->place = calloc(gpu->sessions_max, sizeof(*gpu->place));
+	if (gpu->place)
+		rc = quota_create(gpu->sessions_max, sizeof(struct fabric_source), &gpu->sources);
+	if (rc == 0)
+		rc = quota_create(gpu->sessions_max, AUTH_NAME_MAX + 1, &gpu->clients);
+	if (rc != 0)
+		places_destroy(gpu);
+	return rc;
+}
+
 int gpu_service_start(struct gpu_service *gpu)
 {
-	int rc;
+	int rc = places_create(gpu);
 
-	gpu->place = calloc(gpu->sessions_max, sizeof(*gpu->place));
-	if (!gpu->place)
-		return -ENOMEM;
+	if (rc != 0)
+		return rc;
 	pthread_mutex_init(&gpu->lock, NULL);
 	rc = gpu_helper_start(&gpu->helper);
 	if (rc == 0)
 		return 0;
 	pthread_mutex_destroy(&gpu->lock);
-	free(gpu->place);
+	places_destroy(gpu);
 	return rc;
 }
 
@@ -160,7 +181,7 @@ void gpu_service_stop(struct gpu_service *gpu)
 {
 	gpu_helper_stop(&gpu->helper);
 	pthread_mutex_destroy(&gpu->lock);
-	free(gpu->place);
+	places_destroy(gpu);
 }
 
 /* Each that is named, since each will have sessions: what the first one that cannot be used leaves is what all have. */
@@ -250,7 +271,7 @@ void gpu_service_status(const void *shared, struct service_report *report)
 	report->text(report, "device", gpu->probe.device);
 	report->text(report, "passed_over", gpu->probe.passed);
 	report->text(report, "sandbox_lacks", gpu->probe.lacks);
-	report->number(report, "sessions", atomic_load_explicit(&gpu->sessions, memory_order_relaxed));
+	report->number(report, "sessions", quota_taken(gpu->sources));
 	report->number(report, "sessions_max", gpu->sessions_max);
 	report->number(report, "sessions_per_source", gpu->per_source);
 	report->end(report);
@@ -261,5 +282,5 @@ void gpu_service_resources(const void *shared, struct service_report *report)
 	const struct gpu_service *gpu = shared;
 
 	if (gpu)
-		report->number(report, "gpu_sessions", atomic_load_explicit(&gpu->sessions, memory_order_relaxed));
+		report->number(report, "gpu_sessions", quota_taken(gpu->sources));
 }
