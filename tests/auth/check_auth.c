@@ -533,7 +533,8 @@ static struct auth_table *table_of(const char *keys, const char *rights, bool ow
 	ck_assert_ptr_nonnull(file);
 	fputs(rights, file);
 	fclose(file);
-	ck_assert_int_eq(auth_table_load(keys ? path : NULL, clients, own_users, services, &table), 0);
+	ck_assert_int_eq(auth_table_load(keys ? path : NULL, clients, own_users ? AUTH_OWN_USERS : 0, services, &table),
+			 0);
 	unlink(clients);
 	return table;
 }
