@@ -136,6 +136,8 @@ static void prover_make_transcript(struct conn *conn)
 	auth_transcript(conn->transport->processor ? AUTH_SOCKET : AUTH_RDMA, request, accept, &conn->prover->th);
 }
 
+#define MUNGE_ASKS 1 /* behind the user: the server asks munged, and not nobody */
+
 /* The user that this process is, in place of the proof that it cannot have yet. */
 static void prover_put_user(uint8_t proof[static WIRE_PROOF])
 {
@@ -143,6 +145,7 @@ static void prover_put_user(uint8_t proof[static WIRE_PROOF])
 
 	wire_cursor_init(&c, proof, WIRE_PROOF);
 	wire_put32(&c, geteuid());
+	wire_put32(&c, MUNGE_ASKS);
 }
 
 /* Is it one that the client trusts to be the server? Only its credential says that it is true. */
@@ -153,6 +156,10 @@ static bool prover_take_user(struct conn *conn)
 
 	wire_cursor_init(&c, conn->accept.proof, WIRE_PROOF);
 	conn->prover->server = wire_get32(&c);
+	if (wire_get32(&c) != MUNGE_ASKS) {
+		conn_close(conn, -EACCES, "the server does not ask MUNGE; see auth.munge in its rdmad.conf");
+		return false;
+	}
 	if (conn->prover->server == 0 || conn->prover->server == geteuid() || conn->prover->server == trusted)
 		return true;
 	conn_close(conn, -EACCES,

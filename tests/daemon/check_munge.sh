@@ -150,6 +150,12 @@ test_introduced() {
 	kill "$pid" 2>/dev/null
 }
 
+# What MUNGE itself keeps from coming twice: the cases of a suite, with this realm.
+test_suite() {
+	[[ -x $builddir/tests/conn/check_munge ]] || return
+	"$builddir/tests/conn/check_munge" >"$dir/out" 2>&1 || fail "tests/conn/check_munge with munged"
+}
+
 # The server's user is to be root, that of the client, or the one that is named.
 test_server_user() {
 	local other=(setpriv --reuid=65534 --regid=65534 --clear-groups)
@@ -179,7 +185,7 @@ test_server_user() {
 	await_daemon SIGTERM
 }
 
-for part in rights reload failures beside_keys introduced server_user; do
+for part in rights reload failures beside_keys introduced suite server_user; do
 	"test_$part"
 done
 conclude
