@@ -14,6 +14,15 @@ static const char *path_or(const char *named, const char *usual)
 	return named ? named : access(usual, F_OK) == 0 || errno != ENOENT ? usual : NULL;
 }
 
+/* It may start later than this one. */
+static void warn_without_munged(void)
+{
+	char credential[AUTH_CREDENTIAL_MAX], why[AUTH_WHY];
+
+	if (auth_munge_encode("", 0, geteuid(), credential, why) != 0)
+		log_warn("rdmad", "auth.munge is true, and no client can prove itself so for now: %s", why);
+}
+
 int access_load(const struct config *config, struct auth_table **out)
 {
 	const char *services[WIRE_SERVICES + 1] = {NULL};
@@ -33,6 +42,8 @@ int access_load(const struct config *config, struct auth_table **out)
 		auth_table_put(*out);
 		return -EINVAL;
 	}
+	if (rc == 0 && config->auth_munge)
+		warn_without_munged();
 	return rc == -EACCES ? -EPERM : rc;
 }
 

@@ -3,6 +3,7 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need jq munged munge
+: "${rdmarun:=$builddir/rdmarun}"
 export HOME=$dir RDMAD_KEY_FILE='' RDMAD_MUNGE_SOCKET=$dir/realm/socket
 me=@$(id -u)
 umask 077
@@ -99,6 +100,8 @@ test_failures() {
 	kill "$munged"
 	wait "$munged" 2>/dev/null
 	expect 1 --munge ping -c 1 && complains "munged does not answer.*systemctl start munge"
+	reload "without munged"
+	logged "no client can prove itself so for now: munged does not answer"
 	# The daemon's is gone, but not the client's.
 	cp "$dir/realm/key" "$dir/other/key.of.realm"
 	mv "$dir/realm" "$dir/moved"
@@ -148,6 +151,9 @@ test_introduced() {
 	wait_for "what was sent" grep -q "by a ticket" "$dir/got"
 	[[ $(counter channel_moved) -gt $moved ]] || fail "they did not meet directly"
 	kill "$pid" 2>/dev/null
+	[[ -x $rdmarun ]] || return
+	ends 0 "2 ranks" timeout 120 "$rdmarun" -n 2 --meeting "$server" "$rdmactl" --munge bench peer -s 8 -D 1ms
+	ends 0 "no errors" "$rdmad" -t --offline -c "$dir/rdmad.conf"
 }
 
 # What MUNGE itself keeps from coming twice: the cases of a suite, with this realm.
