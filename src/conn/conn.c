@@ -565,6 +565,12 @@ const struct auth_client *conn_client(const struct conn *conn)
 	return conn->admission.client ? conn->admission.client : &auth_everything;
 }
 
+void conn_revoke(struct conn *conn, const char *why)
+{
+	conn->group->stats.revoked++;
+	conn_close(conn, -EACCES, "%s", why);
+}
+
 bool conn_revise(struct conn *conn, struct auth_table *table)
 {
 	bool holds;
@@ -576,8 +582,7 @@ bool conn_revise(struct conn *conn, struct auth_table *table)
 		conn_pace_choose(conn);
 	if (holds && (conn->state > CONN_ESTABLISHED || auth_may_use(&conn->admission, conn->request.service)))
 		return true;
-	conn->group->stats.revoked++;
-	conn_close(conn, -EACCES, holds ? "its right to the service was revoked" : "its key was revoked");
+	conn_revoke(conn, holds ? "its right to the service was revoked" : "its key was revoked");
 	return false;
 }
 

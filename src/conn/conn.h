@@ -217,6 +217,8 @@ void conn_admit(struct conn *conn);
 const struct auth_client *conn_client(const struct conn *conn);
 /* Looks at the peer's key and rights again, by another table. False: it has no key any more, and is closed. */
 bool conn_revise(struct conn *conn, struct auth_table *table);
+/* What it had a right to it has no more: it is closed, and counted. */
+void conn_revoke(struct conn *conn, const char *why);
 /* Both ends have proved a key: what one of them seals, only the other can read, in the same order. */
 bool conn_seals(const struct conn *conn);
 /* Writes AUTH_SEALED(length) bytes. */
