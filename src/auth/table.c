@@ -72,13 +72,16 @@ bool auth_admit(struct auth_table *table, uint16_t key_id, bool is_user, uid_t u
 		out->key = &auth_munge;
 		out->client = &auth_nothing;
 	} else if (key_id) {
-		out->key = table->keys ? auth_keys_find(table->keys, key_id) : NULL;
-		out->known = out->key;
+		const struct auth_key *key = table->keys ? auth_keys_find(table->keys, key_id) : NULL;
+		const struct auth_client *client;
+
 		if (!table->keys)
 			return false;
-		out->client = out->known ? auth_clients_find(table->clients, out->key->name) : &auth_nothing;
-		if (!out->known)
-			out->key = &table->nobody;
+		/* A number that is not known takes as long as another one. */
+		client = auth_clients_find(table->clients, (key ? key : auth_keys_at(table->keys, 0))->name);
+		out->known = key;
+		out->key = key ? key : &table->nobody;
+		out->client = key ? client : &auth_nothing;
 	} else if (table->others & AUTH_OWN_USERS && !(is_user && (uid == 0 || uid == geteuid()))) {
 		return false;
 	} else if (is_user) {
