@@ -130,6 +130,36 @@ int auth_open(struct auth_session *session, enum auth_side from, const void *sea
 void auth_ticket(const uint8_t secret[static AUTH_SECRET], uint64_t about, uint32_t serial, struct auth_key *out);
 
 /*
+ * munge.c: what MUNGE says of users, in place of a key of rdmad. A credential is a text by which munged, on each host
+ * of a realm, says which user has made it, and hands its payload to one user alone, once. That of a client has TH and
+ * 32 random bytes, which stand for the key of this connection from then on; that of the server has its proof by them.
+ * libmunge is loaded when it is asked for. The calls wait for munged: for ms as a rule, some s where it hangs.
+ */
+#define AUTH_CREDENTIAL_MAX 2048 /* bytes, with the 0 at its end */
+#define AUTH_WHY 256
+
+/* Stands for the key of a client that MUNGE proves: its secret is none. */
+extern const struct auth_key auth_munge;
+
+/* What a client's credential is about. */
+struct auth_munge_payload {
+	struct auth_transcript th;
+	uint8_t secret[AUTH_SECRET];
+};
+_Static_assert(sizeof(struct auth_munge_payload) == 64, "there is no padding");
+
+/* Whether MUNGE can be used. 0 or -ENOSYS, logged. Any thread, as the other calls. */
+int auth_munge_begin(void);
+/* It may be one: the text is short, and of the right characters. */
+bool auth_credential_valid(const char *text, size_t length);
+/* A credential of this process's user that `reader` alone may decode. 0; -ENOSYS, -EHOSTDOWN: no libmunge, no munged;
+ * or another -errno. `why` is in words then, with what mends it; nothing is logged. */
+int auth_munge_encode(const void *payload, size_t length, uid_t reader, char out[static AUTH_CREDENTIAL_MAX],
+		      char why[static AUTH_WHY]);
+/* The user of a credential, and its payload, which must have this length. 0 or as above. */
+int auth_munge_decode(const char *credential, void *payload, size_t length, uid_t *uid, char why[static AUTH_WHY]);
+
+/*
  * clients.c: what each client may do. A line each, the first word is the name: "*" has every client without a line,
  * "@7" the local user 7, "@*" every other local user.
  *
@@ -196,25 +226,36 @@ bool auth_may(const struct auth_client *client, enum auth_access access, const v
  */
 struct auth_table;
 
-/* Files of keys and of clients; NULL: no client is asked for a key, all may do everything. `own_users`: no client comes
- * without a key but root and this process's user, from this machine. 0 with one reference, or
- * -errno, logged. */
-int auth_table_load(const char *keys, const char *clients, bool own_users, const char *const *services,
+/* Clients that come without a key of the table. */
+enum auth_others {
+	AUTH_OWN_USERS = 1, /* of this machine's users root and this process's own alone */
+	AUTH_MUNGE = 2,     /* those of whom MUNGE says which users they are, from any machine: as users of this one */
+};
+
+/* Files of keys and of clients; NULL: no client is asked for a key, unless for MUNGE's; all may do everything. `others`:
+ * of enum auth_others. 0 with one reference, or -errno, logged. */
+int auth_table_load(const char *keys, const char *clients, unsigned others, const char *const *services,
 		    struct auth_table **out);
 struct auth_table *auth_table_get(struct auth_table *table);
 void auth_table_put(struct auth_table *table);
-bool auth_table_has_keys(const struct auth_table *table);
+/* Whether clients of other machines have to prove who they are. */
+bool auth_table_asks(const struct auth_table *table);
 
 struct auth_admission {
 	struct auth_table *table;         /* counted; NULL: nothing was asked */
-	const struct auth_key *key;       /* that the client has to prove; NULL: none */
+	const struct auth_key *key;       /* that the client has to prove; NULL: none; &auth_munge: which user it is */
 	const struct auth_client *client; /* its rights, from the proof on */
 	uid_t uid;
-	bool known;   /* the key is one of the table */
+	bool known;   /* the key is one of the table; or MUNGE has said which user it is */
 	bool proved;  /* its key, if it has one */
 	bool entered; /* it counts as one of its client's connections */
 	bool is_user; /* the kernel says that it is that user of this machine */
 };
+
+/* Whether it may use the service of that number. Which client it is may show at its proof: then this is asked again. */
+bool auth_may_use(const struct auth_admission *admission, unsigned service);
+/* MUNGE says which user a client is, which was admitted with auth_munge for a key. */
+void auth_identify(struct auth_admission *admission, uid_t uid);
 
 /* What a client has that names this key, or none (0). False: it is to be refused, as it needs a key, or names one where
 * no client is asked for keys. */

@@ -8,11 +8,11 @@ struct auth_table {
 	_Atomic uint32_t references;
 	struct auth_keys *keys;       /* NULL: no client is asked for a key */
 	struct auth_clients *clients; /* NULL: all may do everything */
-	bool own_users;
-	struct auth_key nobody; /* in place of one that is not known, so that its client fails at the proof */
+	unsigned others;              /* enum auth_others */
+	struct auth_key nobody;       /* in place of one that is not known, so that its client fails at the proof */
 };
 
-int auth_table_load(const char *keys, const char *clients, bool own_users, const char *const *services,
+int auth_table_load(const char *keys, const char *clients, unsigned others, const char *const *services,
 		    struct auth_table **out)
 {
 	struct auth_table *table;
@@ -25,7 +25,7 @@ int auth_table_load(const char *keys, const char *clients, bool own_users, const
 		log_error("auth", "no memory that may be locked");
 		return -ENOMEM;
 	}
-	*table = (struct auth_table){.references = 1, .own_users = own_users};
+	*table = (struct auth_table){.references = 1, .others = others};
 	rc = auth_key_new(1, "nobody", &table->nobody);
 	if (rc == 0 && keys)
 		rc = auth_keys_load(keys, &table->keys);
@@ -58,33 +58,56 @@ void auth_table_put(struct auth_table *table)
 	sodium_free(table);
 }
 
-bool auth_table_has_keys(const struct auth_table *table)
+bool auth_table_asks(const struct auth_table *table)
 {
-	return table->keys;
+	return table->keys || table->others & AUTH_MUNGE;
 }
 
 bool auth_admit(struct auth_table *table, uint16_t key_id, bool is_user, uid_t uid, struct auth_admission *out)
 {
 	*out = (struct auth_admission){.uid = uid, .is_user = is_user};
-	if (key_id) {
-		out->key = table->keys ? auth_keys_find(table->keys, key_id) : NULL;
-		out->known = out->key;
+	if (key_id == AUTH_ID_MUNGE) {
+		if (!(table->others & AUTH_MUNGE))
+			return false;
+		out->key = &auth_munge;
+		out->client = &auth_nothing;
+	} else if (key_id) {
+		const struct auth_key *key = table->keys ? auth_keys_find(table->keys, key_id) : NULL;
+		const struct auth_client *client;
+
 		if (!table->keys)
 			return false;
-		out->client = out->known ? auth_clients_find(table->clients, out->key->name) : &auth_nothing;
-		if (!out->known)
-			out->key = &table->nobody;
-	} else if (table->own_users && !(is_user && (uid == 0 || uid == geteuid()))) {
+		/* A number that is not known takes as long as another one. */
+		client = auth_clients_find(table->clients, (key ? key : auth_keys_at(table->keys, 0))->name);
+		out->known = key;
+		out->key = key ? key : &table->nobody;
+		out->client = key ? client : &auth_nothing;
+	} else if (table->others & AUTH_OWN_USERS && !(is_user && (uid == 0 || uid == geteuid()))) {
 		return false;
 	} else if (is_user) {
 		out->client = auth_clients_user(table->clients, uid);
-	} else if (table->keys) {
+	} else if (auth_table_asks(table)) {
 		return false;
 	} else {
 		out->client = auth_clients_find(table->clients, "*");
 	}
 	out->table = auth_table_get(table);
 	return true;
+}
+
+bool auth_may_use(const struct auth_admission *admission, unsigned service)
+{
+	return (admission->key && !admission->known) || !admission->client ||
+	       admission->client->services & 1u << service;
+}
+
+void auth_identify(struct auth_admission *admission, uid_t uid)
+{
+	must(!admission->table || admission->key == &auth_munge);
+	admission->known = true;
+	admission->uid = uid;
+	if (admission->table)
+		admission->client = auth_clients_user(admission->table->clients, uid);
 }
 
 bool auth_has_place(const struct auth_client *client)
@@ -112,8 +135,11 @@ bool auth_readmit(struct auth_admission *admission, struct auth_table *table)
 		return true;
 	if (!auth_admit(table, old ? old->id : 0, admission->is_user, admission->uid, &fresh))
 		return false;
-	if (old && (!fresh.known || strcmp(old->name, fresh.key->name) != 0 ||
-		    sodium_memcmp(old->secret, fresh.key->secret, sizeof(old->secret)) != 0)) {
+	if (old == &auth_munge) {
+		if (admission->known)
+			auth_identify(&fresh, admission->uid);
+	} else if (old && (!fresh.known || strcmp(old->name, fresh.key->name) != 0 ||
+			   sodium_memcmp(old->secret, fresh.key->secret, sizeof(old->secret)) != 0)) {
 		auth_admission_end(&fresh);
 		return false;
 	}

@@ -348,8 +348,9 @@ int channel_far_listen(const struct channel_url *url, size_t size, const struct 
 	attr.url = l->base.url;
 	attr.engine = &l->engine;
 	attr.epoll = l->epoll;
-	rc = engine_key_create(options->common.key_file, NULL, &l->engine.key);
-	l->options.common.key_file = l->engine.key_file = NULL; /* the caller's */
+	rc = engine_key_create(&l->engine.proof, &l->engine.key);
+	l->options.common.key_file = l->options.common.server_user = NULL; /* the caller's */
+	l->engine.proof = (struct engine_key_source){.file = NULL};
 	if (rc == 0)
 		rc = doors_open(&l->doors, &attr, &address);
 	if (rc != 0) {

@@ -368,6 +368,7 @@ int channel_meet_listen(const struct channel_url *url, size_t size, const struct
 {
 	struct meet_listener *l = calloc(1, sizeof(*l));
 	char machine[CHANNEL_MACHINE_MAX], own[64], direct[300];
+	struct engine_options engine;
 	uint64_t random;
 	int rc;
 
@@ -397,8 +398,9 @@ int channel_meet_listen(const struct channel_url *url, size_t size, const struct
 		snprintf(direct, sizeof(direct), "%s:0/%s", own, l->url.name);
 		add_direct(l, direct);
 	}
-	rc = engine_key_create(options->common.key_file, NULL, &l->key);
-	l->options.common.key_file = NULL; /* the caller's */
+	engine_options_from(&options->common, &engine);
+	rc = engine_key_create(&engine.proof, &l->key);
+	l->options.common.key_file = l->options.common.server_user = NULL; /* the caller's */
 	if (rc == 0)
 		rc = meet_connect(l);
 	if (rc == 0)

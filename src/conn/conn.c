@@ -100,10 +100,14 @@ void conn_handle(struct conn *conn, enum conn_event event)
 	must(conn_group_is_mine(conn->group));
 	switch (conn->state) {
 	case CONN_CONNECTING:
-		if (event == CONN_EVENT_ESTABLISHED)
+		if (event == CONN_EVENT_ESTABLISHED && conn_prove_awaits(conn)) {
+			conn_set_state(conn, CONN_PROVING, event);
+			conn_prove_speak(conn);
+		} else if (event == CONN_EVENT_ESTABLISHED) {
 			conn_enter_established(conn, event);
-		else
+		} else {
 			conn_set_state(conn, CONN_DEAD, event); /* nothing was sent, nothing is in flight */
+		}
 		break;
 	case CONN_ACCEPTING:
 		if (event == CONN_EVENT_ESTABLISHED && conn_unproved(conn)) {
@@ -116,6 +120,8 @@ void conn_handle(struct conn *conn, enum conn_event event)
 		}
 		break;
 	case CONN_PROVING:
+		if (event == CONN_EVENT_DISCONNECTED)
+			conn_prove_lost(conn);
 		if (event == CONN_EVENT_PROVED)
 			conn_enter_established(conn, event);
 		else if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE)
@@ -323,6 +329,15 @@ void conn_refuse(struct fabric_request *request, enum wire_reason reason, uint64
 static uint32_t message_size_of(const struct wire_request *request, const struct wire_accept *grant)
 {
 	return grant->message_size ? MIN(request->message_size, grant->message_size) : request->message_size;
+}
+
+void conn_told_refusal(struct conn *conn, const struct wire_reject *reject)
+{
+	bool known = reject->reason != WIRE_REASON_NONE && reject->reason < WIRE_REASONS;
+	char text[160];
+
+	conn->refusal = known ? (enum wire_reason)reject->reason : WIRE_REASONS;
+	conn_close(conn, wire_reason_errno(conn->refusal), "refused: %s", wire_reject_text(reject, text, sizeof(text)));
 }
 
 /* Whether there may be one more connection than there are, of this kind. *detail is the limit that was met. */
@@ -548,6 +563,12 @@ const struct auth_client *conn_client(const struct conn *conn)
 	return conn->admission.client ? conn->admission.client : &auth_everything;
 }
 
+void conn_revoke(struct conn *conn, const char *why)
+{
+	conn->group->stats.revoked++;
+	conn_close(conn, -EACCES, "%s", why);
+}
+
 bool conn_revise(struct conn *conn, struct auth_table *table)
 {
 	bool holds;
@@ -557,10 +578,9 @@ bool conn_revise(struct conn *conn, struct auth_table *table)
 	holds = conn->state > CONN_ESTABLISHED || auth_readmit(&conn->admission, table);
 	if (conn->state == CONN_ESTABLISHED)
 		conn_pace_choose(conn);
-	if (holds && (conn->state > CONN_ESTABLISHED || conn_client(conn)->services & 1u << conn->request.service))
+	if (holds && (conn->state > CONN_ESTABLISHED || auth_may_use(&conn->admission, conn->request.service)))
 		return true;
-	conn->group->stats.revoked++;
-	conn_close(conn, -EACCES, holds ? "its right to the service was revoked" : "its key was revoked");
+	conn_revoke(conn, holds ? "its right to the service was revoked" : "its key was revoked");
 	return false;
 }
 

@@ -23,6 +23,7 @@
 
 struct conn;
 struct conn_group;
+struct conn_munge;
 
 #define CONN_AHEAD 8
 
@@ -82,6 +83,12 @@ struct conn_group_attr {
 	uint64_t first_request;    /* ns after which a connection that asked for nothing may give way; 0: never */
 	uint64_t turn;             /* ns of work after which a turn leaves the rest to the next; 0: it has no end */
 	uint64_t (*clock)(void);   /* the time in the midst of a turn; where `turn` is not 0 */
+	/* Asks munged about clients that are accepted with auth_munge for a key; NULL: there are none. When it has an
+	 * answer, it has the group turned, by wake(wake_arg), from a thread of its own. */
+	struct conn_munge *munge;
+	void (*wake)(void *arg);
+	void *wake_arg;
+	uid_t server_user; /* of connects with auth_munge: that a server may be of, beside root and this process's */
 };
 
 /* What one connection has of its own; zeros: as its group. */
@@ -111,7 +118,7 @@ struct conn_group_stats {
 	uint64_t stalled;    /* cut off: took no answers, or a transfer did not get on */
 	uint64_t silent;     /* cut off: the peer, or its host, did not answer */
 	uint64_t gave_way;   /* closed for another: had asked for nothing */
-	uint64_t unproved;   /* cut off: did not prove that it has its key */
+	uint64_t unproved;   /* cut off: did not prove that it has its key, or which user it is */
 	uint64_t revoked;    /* cut off: its key holds no more */
 	uint64_t encrypted;  /* of the accepted */
 	uint64_t paced;      /* messages that found their client over its limit of bytes or requests a second */
@@ -159,6 +166,15 @@ bool conn_group_step_stats(struct conn_group *group, unsigned most, void (*fn)(v
 void conn_group_each(struct conn_group *group, void (*fn)(void *arg, struct conn *conn), void *arg);
 
 /*
+ * munge.c: a thread asks munged about clients that have shown a credential, for all groups of a process, as munged may
+ * take its time. It starts with the first of them. Between two turns of its groups, and before these are destroyed, it
+ * is stopped: then nothing more comes of what it was asked.
+ */
+int conn_munge_create(struct conn_munge **out);
+void conn_munge_stop(struct conn_munge *munge);
+void conn_munge_destroy(struct conn_munge *munge); /* stopped; after its groups. NULL is passed over */
+
+/*
  * conn.c
  */
 
@@ -201,6 +217,8 @@ void conn_admit(struct conn *conn);
 const struct auth_client *conn_client(const struct conn *conn);
 /* Looks at the peer's key and rights again, by another table. False: it has no key any more, and is closed. */
 bool conn_revise(struct conn *conn, struct auth_table *table);
+/* What it had a right to it has no more: it is closed, and counted. */
+void conn_revoke(struct conn *conn, const char *why);
 /* Both ends have proved a key: what one of them seals, only the other can read, in the same order. */
 bool conn_seals(const struct conn *conn);
 /* Writes AUTH_SEALED(length) bytes. */

@@ -167,6 +167,7 @@ void conn_group_destroy(struct conn_group *group)
 	group->batch_at = group->batch_end;
 	while (!list_empty(&group->connections))
 		conn_bury(list_first(&group->connections, struct conn, node));
+	conn_checks_drop(group);
 	/* The queue first: posted receives still point into the pools. */
 	fabric_queue_destroy(group->queue);
 	memory_pool_destroy(group->sends);
@@ -239,14 +240,10 @@ static void group_completed(struct conn_group *group, const struct fabric_comple
 static void group_conn_refused(struct conn *conn, const struct fabric_event *event)
 {
 	struct wire_reject reject;
-	char text[160];
 
 	conn->refusal = event->type == FABRIC_REJECTED ? WIRE_REASONS : WIRE_REASON_NONE;
 	if (conn->refusal && wire_reject_decode(&reject, event->data, event->data_len) == 0) {
-		if (reject.reason != WIRE_REASON_NONE && reject.reason < WIRE_REASONS)
-			conn->refusal = (enum wire_reason)reject.reason;
-		conn_close(conn, wire_reason_errno(conn->refusal), "refused: %s",
-			   wire_reject_text(&reject, text, sizeof(text)));
+		conn_told_refusal(conn, &reject);
 	} else if (conn->refusal) {
 		conn_close(conn, wire_reason_errno(conn->refusal), "refused by a program that is not rdmad");
 	} else {
@@ -545,6 +542,8 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 	if (unlikely(!list_empty(&group->dirty) && !group->holds))
 		group_flush_dirty(group);
 	n = group_poll(group);
+	if (unlikely(group->checks))
+		n += conn_checks_collect(group);
 	batch_done = group->batch_at == group->batch_end;
 	if (unlikely(batch_done && !list_empty(&group->parting)))
 		group_part(group);

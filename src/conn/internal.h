@@ -7,7 +7,7 @@
 enum conn_state {
 	CONN_CONNECTING, /* request sent */
 	CONN_ACCEPTING,  /* accept sent, the peer has not confirmed */
-	CONN_PROVING,    /* the peer has confirmed, and not proved that it has its key */
+	CONN_PROVING,    /* both have confirmed; a client has not proved that it has its key, or MUNGE who either is */
 	CONN_ESTABLISHED,
 	CONN_CLOSING,  /* in error; flushes and the disconnect are coming */
 	CONN_FLUSHING, /* closing, and the fabric's last event of its endpoint came */
@@ -163,7 +163,7 @@ struct conn {
 	struct wire_accept accept;
 	int error;
 	enum wire_reason refusal; /* the server's */
-	char reason[160];
+	char reason[256];
 	char peer[96];
 };
 
@@ -203,11 +203,13 @@ struct conn_group {
 	uint32_t spares;
 	struct conn **heap; /* all connections, that with the earliest due first */
 	uint32_t heap_count, heap_room;
-	bool dead;                 /* there are connections that the next turn frees */
-	uint32_t ending;           /* connections in `closing` */
-	_Atomic uintptr_t turning; /* contracts: the thread whose turn runs, 0 between turns */
-	uint64_t now;              /* of the running turn */
-	uint64_t deadline;         /* of the first of the heap */
+	uint32_t checks;                 /* of credentials, by attr.munge's thread ... */
+	_Atomic(struct check *) checked; /* ... and those of them that are done, the last first */
+	bool dead;                       /* there are connections that the next turn frees */
+	uint32_t ending;                 /* connections in `closing` */
+	_Atomic uintptr_t turning;       /* contracts: the thread whose turn runs, 0 between turns */
+	uint64_t now;                    /* of the running turn */
+	uint64_t deadline;               /* of the first of the heap */
 	struct conn_group_stats stats;
 	/* Of conn_group_step_stats(): the next connection, NULL outside of a walk; the id of the last one that was
 	 * seen, as ids rise along the list; what those had, and what of them are among `stats` by now. */
@@ -225,8 +227,36 @@ enum { CONN_ID_RECEIVE, CONN_ID_SEND, CONN_ID_PROBE, CONN_ID_UNSIGNALED, CONN_ID
  */
 void conn_handle(struct conn *conn, enum conn_event event);
 void conn_bury(struct conn *conn);
+void conn_told_refusal(struct conn *conn, const struct wire_reject *reject); /* by the server: the end */
 void conn_add_stats(const struct conn *conn, struct conn_group_stats *into);
 void conn_group_leave_walk(struct conn_group *group, const struct conn *conn); /* group.c: before it is unlinked */
+
+/*
+ * munge.c: credentials that are checked. A check outlives its connection: then nobody hears of it.
+ */
+struct check {
+	struct list node; /* in the thread's queue */
+	struct check *next;
+	struct conn_group *group;
+	struct conn *conn;                    /* the group's; NULL: it has ended ... */
+	atomic_bool abandoned;                /* ... and the thread need not look */
+	int rc;                               /* the outcome: 0, or -errno and ... */
+	char why[AUTH_WHY];                   /* ... why, in words */
+	uid_t uid;                            /* the client's */
+	struct auth_munge_payload payload;    /* what it is to be about, then what it is about */
+	char credential[AUTH_CREDENTIAL_MAX]; /* the client's, then the server's */
+};
+
+/* Has it checked: the outcome comes by conn_prove_checked(), in a later turn. NULL: too many wait, or there is no
+ * memory or thread, which is logged. */
+struct check *conn_check_new(struct conn *conn, const struct auth_transcript *th, const char *credential,
+			     size_t length);
+void conn_check_abandon(struct check *check); /* its connection ends. NULL is passed over */
+void conn_check_free(struct check *check);
+/* In a turn: hand on what is done. How many there were. */
+int conn_checks_collect(struct conn_group *group);
+/* The thread is stopped, and the connections are buried. */
+void conn_checks_drop(struct conn_group *group);
 
 /*
  * prove.c
@@ -247,11 +277,20 @@ int conn_prove_agree(struct conn *conn);
 void conn_prove_encrypt(struct conn *conn);
 /* The client looks at it. False: the connection is closed. */
 bool conn_prove_answer(struct conn *conn);
-/* The client commits its own, as the first record. Nothing is left to prove here. False: the connection is closed. */
+/* The client commits its own, as the first record; and the server, of a client that MUNGE has proved. Nothing is left
+ * to prove here. False: the connection is closed. */
 bool conn_prove_begin(struct conn *conn);
-/* The server looks for it in the first message. True: there are further records, from *offset on. */
+/* A client whose server has to prove itself by MUNGE, in answer to what the client says by the second call. */
+bool conn_prove_awaits(const struct conn *conn);
+void conn_prove_speak(struct conn *conn);
+/* Whether it sends before it is established: such a client its proof, a server why it is refused. */
+bool conn_prove_speaks(const struct conn *conn);
+/* The proof is looked for in the first message. True: there are further records, from *offset on. */
 bool conn_prove_received(struct conn *conn, const void *data, size_t bytes, size_t *offset);
-void conn_prove_failed(struct conn *conn);
+/* munged has answered; the check is the prover's, or freed. */
+void conn_prove_checked(struct conn *conn, struct check *check);
+void conn_prove_failed(struct conn *conn); /* it does not come */
+void conn_prove_lost(struct conn *conn);   /* the other end has gone meanwhile */
 void conn_prove_init(struct conn_group *group);
 /* One that was accepted: if it is to prove itself, others give way where such are too many, or hold too much memory. */
 void conn_prove_enter(struct conn *conn);
@@ -278,6 +317,11 @@ static inline void conn_mark_dirty(struct conn *conn)
 {
 	if (unlikely(!list_linked(&conn->dirty)))
 		list_add_tail(&conn->group->dirty, &conn->dirty);
+}
+/* Whether it sends. */
+static inline bool conn_speaks(const struct conn *conn)
+{
+	return likely(conn->state == CONN_ESTABLISHED) || (conn->state == CONN_PROVING && conn_prove_speaks(conn));
 }
 /* Whether a message could be begun, but for the pool's limit. */
 static inline bool conn_may_send(const struct conn *conn)

@@ -77,7 +77,7 @@ static inline struct wire_record *record_at(struct conn *conn, uint32_t at, uint
 /* The first of a message. */
 static __attribute__((noinline)) struct wire_record *reserve_first(struct conn *conn, uint32_t body, uint32_t *room)
 {
-	if (conn->state != CONN_ESTABLISHED || body > WIRE_BODY_MAX(conn->message_size))
+	if (!conn_speaks(conn) || body > WIRE_BODY_MAX(conn->message_size))
 		return NULL;
 	if (conn->open)
 		message_seal(conn);
@@ -270,7 +270,7 @@ void conn_messages_flush(struct conn *conn)
 	must(list_linked(&conn->dirty));
 	list_del(&conn->dirty);
 	conn->push.held = 0;
-	if (conn->state != CONN_ESTABLISHED)
+	if (!conn_speaks(conn))
 		return;
 	if (conn->open && conn->open_used > sizeof(struct wire_message))
 		message_seal(conn);

@@ -90,11 +90,12 @@ CTL_FILES(CTL_DECLARE)
 
 /* Values of the options in ctl_globals. */
 struct ctl_settings {
-	bool json, quiet, help, version, require_rdma, require_encryption;
+	bool json, quiet, help, version, require_rdma, require_encryption, munge;
 	const char *host; /* never NULL when a command runs */
 	bool host_given;
 	const char *control;
-	const char *key;  /* file of the key; NULL: not given */
+	const char *key; /* file of the key; NULL: not given */
+	const char *server_user;
 	uint64_t timeout; /* ns; TIME_NEVER: not given */
 	uint64_t poll;    /* ns; see poll_given */
 	bool poll_given;

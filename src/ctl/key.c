@@ -206,7 +206,9 @@ static int command_check(const struct ctl_arguments *arguments)
 					      ctl.host, "key", key, "transport", transport, "encrypted",
 					      rdmad_transport_encrypted(transport), "services", services));
 	} else {
-		if (info.number)
+		if (info.number == AUTH_ID_MUNGE)
+			printf("key: none, but MUNGE; to the server this is %s\n", info.name);
+		else if (info.number)
 			printf("key: %u of %s, fingerprint %s; the server has proved the same\n", info.number,
 			       info.name, info.fingerprint);
 		else

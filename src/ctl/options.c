@@ -29,6 +29,10 @@ const struct ctl_option ctl_globals[] = {
 	 "fail rather than have bytes go in clear over TCP to another machine", .of = CTL_OF_SERVER},
 	{"key", 0, CTL_TEXT, &ctl.key, "FILE", "with the key of this client; default $RDMAD_KEY_FILE, or the user's",
 	 .choices = "@file", .of = CTL_OF_SERVER},
+	{"munge", 0, CTL_FLAG, &ctl.munge, NULL, "with MUNGE in place of a key: it says which user this is",
+	 .of = CTL_OF_SERVER},
+	{"server-user", 0, CTL_TEXT, &ctl.server_user, "USER",
+	 "with --munge: the server's user, by name or number; default root, or the same as here", .of = CTL_OF_SERVER},
 	{"control", 0, CTL_TEXT, &ctl.control, "PATH", "the daemon's control socket; default $RDMAD_CONTROL",
 	 .choices = "@file", .of = CTL_OF_DAEMON},
 	{"help", 'h', CTL_FLAG, &ctl.help, NULL, "say how to use the command"},
@@ -316,6 +320,8 @@ void ctl_library_options(struct rdmad_options *options)
 	options->require_rdma = ctl.require_rdma;
 	options->require_encryption = ctl.require_encryption;
 	options->key_file = ctl.key;
+	options->munge = ctl.munge;
+	options->server_user = ctl.server_user;
 	if (ctl.timeout != TIME_NEVER) {
 		options->timeout_us = ctl.timeout / TIME_US;
 		options->connect_timeout_us = ctl.timeout / TIME_US;

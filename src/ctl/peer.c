@@ -80,6 +80,8 @@ void ctl_peer_options(rdma_options *options)
 		.poll_us = ctl.poll == TIME_NEVER ? UINT64_MAX / TIME_US : ctl.poll / TIME_US,
 		.no_poll = ctl.poll_given && ctl.poll == 0,
 		.key_file = ctl.key,
+		.munge = ctl.munge,
+		.server_user = ctl.server_user,
 	};
 	if (ctl.timeout != TIME_NEVER)
 		options->timeout_ms = options->connect_timeout_ms = MAX(ctl.timeout / TIME_MS, 1ull);

@@ -79,8 +79,9 @@ struct config {
 	char *auth_keys, *auth_clients; /* files; NULL: the usual ones, if they are there */
 	uint64_t auth_local;            /* enum access_local */
 	uint64_t auth_encrypt;          /* enum conn_encrypt */
-	bool insecure;                  /* other machines may come without keys */
-	void *service[WIRE_SERVICES];   /* values of the service's own settings; NULL: it has none */
+	bool auth_munge;
+	bool insecure;                /* other machines may come without keys */
+	void *service[WIRE_SERVICES]; /* values of the service's own settings; NULL: it has none */
 };
 
 /* What the command line says in place of the file. */
@@ -415,6 +416,7 @@ struct daemon {
 	struct service_shared shared;
 	struct worker **worker;
 	unsigned workers;
+	struct conn_munge *munge;       /* asked by the workers' connections */
 	struct memory_budget own;       /* of buffers that connections have of their own */
 	uint64_t connections_asked;     /* as configured at the start, perhaps more than the descriptors allow */
 	uint64_t connections_fit;       /* for what the workers' queues were made */

@@ -72,7 +72,7 @@ static enum wire_reason listener_authorize(struct daemon *d, const struct wire_r
 	*detail = request->service;
 	if (!auth_admit(d->access, request->key_id, of->family == AF_UNIX, (uid_t)of->id[0], out))
 		return WIRE_REASON_KEY;
-	if ((request->key_id && !out->known) || out->client->services & 1u << request->service)
+	if (auth_may_use(out, request->service))
 		return WIRE_REASON_NONE;
 	return WIRE_REASON_RIGHTS;
 }
@@ -241,7 +241,7 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 	log_info("rdmad", "listening on %s %s", transport->name, l->address);
 	l->exposed = listen_is_exposed(sa);
 	/* Without keys the network is all that decides which clients may come. */
-	if (l->exposed && !auth_table_has_keys(d->access))
+	if (l->exposed && !auth_table_asks(d->access))
 		log_warn("rdmad",
 			 "nothing asks clients of %s %s for keys: each host that reaches it may do all that is served; "
 			 "see SECURITY CONSIDERATIONS in rdmad(8)",

@@ -147,6 +147,9 @@ static const struct setting grouped[] = {
 	{"auth.local", SETTING_CHOICE, AT(auth_local), "everyone", .choices = locals, .reload = true,
 	 .help = "Clients of this machine that need no key: those of \"everyone\", or of \"user\", which is\n"
 		 "root and the daemon's own user alone. Then others need one, also where insecure is true."},
+	{"auth.munge", SETTING_BOOL, AT(auth_munge), "false", .reload = true,
+	 .help = "Clients of any machine may prove by MUNGE which user they are, in place of a key, and then\n"
+		 "have the rights of @UID in auth.clients, like users of this machine; see rdmad-auth(7)."},
 	{"auth.encrypt", SETTING_CHOICE, AT(auth_encrypt), "no", .choices = encrypts,
 	 .help = "Whether connections of other machines by TCP are encrypted, by the kernel: \"no\"; \"offer\",\n"
 		 "with clients that have a key and can; \"require\", others are refused. RDMA never is."},

@@ -137,7 +137,7 @@ static bool worker_readmit(const struct worker *w, struct worker_message *m)
 
 	if (admission->table == w->revised || !admission->table)
 		return true;
-	return auth_readmit(admission, w->revised) && admission->client->services & 1u << m->connection.request.service;
+	return auth_readmit(admission, w->revised) && auth_may_use(admission, m->connection.request.service);
 }
 
 static void worker_take_connection(struct worker *w, struct worker_message *m)
@@ -415,6 +415,14 @@ static void worker_free(struct worker *w)
 	free(w);
 }
 
+/* Any thread. */
+static void munge_has_answered(void *arg)
+{
+	struct worker *w = arg;
+
+	loop_wake(w->loop);
+}
+
 /* As a rule a connection goes to the least worker, so queues begin with room for a share and one. But a service may
  * choose the worker by what is asked for, so that a client can fill one of them: that one takes as many as there may be
  * at all. */
@@ -440,6 +448,8 @@ static struct conn_group_attr group_attr(const struct daemon *d)
 		.first_request = c->first_request_timeout,
 		.turn = c->turn,
 		.clock = time_now,
+		.munge = d->munge,
+		.wake = munge_has_answered,
 	};
 }
 
@@ -451,6 +461,7 @@ static int worker_make_groups(struct worker *w)
 	const char *reason;
 	uint32_t fit;
 
+	attr.wake_arg = w;
 	for (unsigned i = 0; i < d->fabrics; i++) {
 		struct daemon_fabric *f = &d->fabric[i];
 
@@ -548,6 +559,8 @@ int workers_start(struct daemon *d)
 		return EX_OSERR;
 	/* How many there may be in all, each listener and worker says; requests on the way come on top. */
 	rc = quota_create((uint32_t)(2 * d->connections_fit + 16), sizeof(struct fabric_source), &d->sources);
+	if (rc == 0)
+		rc = conn_munge_create(&d->munge);
 	process_check_memlock(memory_registered(d));
 	for (unsigned i = 0; rc == 0 && i < d->workers; i++)
 		rc = worker_start(d, i);
@@ -592,9 +605,13 @@ void workers_stop(struct daemon *d)
 		worker_empty_inbox(w);
 	}
 	workers_collect(d);
+	if (d->munge)
+		conn_munge_stop(d->munge);
 	for (unsigned i = 0; i < d->workers; i++)
 		if (d->worker[i])
 			worker_free(d->worker[i]);
+	conn_munge_destroy(d->munge);
+	d->munge = NULL;
 	quota_destroy(d->sources);
 	d->sources = NULL;
 	free(d->worker);

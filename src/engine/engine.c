@@ -69,7 +69,7 @@ void engine_options_from(const struct rdmad_options *options, struct engine_opti
 		.require_encryption = options->require_encryption,
 		.progress_thread = options->progress_thread,
 		.traffic_class = options->traffic_class,
-		.key_file = options->key_file,
+		.proof = {.file = options->key_file, .munge = options->munge, .server_user = options->server_user},
 	};
 	if (options->no_poll)
 		out->poll = 0;
@@ -213,9 +213,10 @@ int engine_create(const struct fabric_transport *transport, const struct engine_
 	list_init(&engine->timers);
 	list_init(&engine->deferred);
 	engine->key = engine_key_hold(options->key);
-	rc = engine->key ? 0 : engine_key_create(options->key_file, NULL, &engine->key);
+	rc = engine->key ? 0 : engine_key_create(&options->proof, &engine->key);
 	if (rc != 0)
 		goto free_engine;
+	attr.server_user = engine_key_server(engine->key);
 	rc = engine_fabric_open(transport, options, &engine->fabric);
 	if (rc != 0)
 		goto destroy_key;

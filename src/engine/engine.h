@@ -49,6 +49,16 @@ struct engine_timer {
 	void (*due)(struct engine_timer *timer); /* inside; the timer is not set any more */
 };
 
+/* What a program proves who it is by: see key.c. */
+struct engine_key_source {
+	const char *file; /* of its key; NULL: the environment or the user says it */
+	/* Where `file` is NULL, in place of all other files, the key as text; NULL: none. Then users of this machine
+	 * need the key, too. */
+	const char *line;
+	bool munge;              /* MUNGE says which user it is */
+	const char *server_user; /* with it: name or number of a user that servers may be of; NULL: root or this one */
+};
+
 /* Options with defaults filled in. */
 struct engine_options {
 	uint64_t connect_timeout, timeout, poll; /* ns; TIME_NEVER: always poll */
@@ -56,13 +66,13 @@ struct engine_options {
 	bool away;                               /* as conn_group_attr's */
 	uint32_t credits, message_size;
 	uint32_t processor_message_size; /* in place of message_size where a processor moves the bytes; 0: the same */
-	uint32_t transfers;     /* reads and writes of the server's memory in flight on each connection; 0: none */
-	uint32_t connections;   /* most of the engine; 0: many */
-	uint32_t completions;   /* that its queue has room for at least; 0: as its first connections need */
-	const char *device;     /* the only one to be used; NULL: each */
-	const char *key_file;   /* NULL: the environment or the user says it; see key.c */
-	struct engine_key *key; /* in place of that; held by each engine that is made with it */
-	struct engine_fabric *fabric; /* in place of one of its own */
+	uint32_t transfers;   /* reads and writes of the server's memory in flight on each connection; 0: none */
+	uint32_t connections; /* most of the engine; 0: many */
+	uint32_t completions; /* that its queue has room for at least; 0: as its first connections need */
+	const char *device;   /* the only one to be used; NULL: each */
+	struct engine_key_source proof; /* what it proves who it is by */
+	struct engine_key *key;         /* in place of that; held by each engine that is made with it */
+	struct engine_fabric *fabric;   /* in place of one of its own */
 	bool require_rdma, require_encryption, progress_thread;
 	uint8_t traffic_class;
 };
@@ -289,11 +299,10 @@ int client_end(const char *room, const char *what, int rc);
  */
 struct engine_key;
 
-/* The program's key, out of this file, or of that of the environment, the user or the machine; with one holder. *out
- * is NULL where there is none. `line`: where `file` is NULL, in place of all other files, the key as text; NULL: none.
- * Then users of this machine need the key, too. 0 or -errno, logged: the file that was named is not there, or a file
- * is not one of a key. */
-int engine_key_create(const char *file, const char *line, struct engine_key **out);
+/* The program's key, out of the file that is named, or of that of the environment, the user or the machine; with one
+ * holder. *out is NULL where there is none. 0 or -errno, logged: the file that was named is not there, a file is not
+ * one of a key, there is no such user, or no MUNGE. */
+int engine_key_create(const struct engine_key_source *source, struct engine_key **out);
 /* One holder more, or less; NULL is passed over. Any thread. */
 struct engine_key *engine_key_hold(struct engine_key *key);
 void engine_key_release(struct engine_key *key);
@@ -305,6 +314,8 @@ int engine_key_issue(struct engine_key *key, uint32_t count, const uint8_t secre
 /* What a client of that count proves, with the serial number 0: *room, or NULL. */
 const struct auth_key *engine_key_ticket(const struct engine_key *key, uint32_t count, struct auth_key *room);
 void engine_key_withdraw(struct engine_key *key); /* all that was issued */
+/* The user that servers may be of, beside root and this process's; root: no other. `key` may be NULL. */
+uid_t engine_key_server(const struct engine_key *key);
 /* The key to prove to a server at that address, and that it must prove; NULL: none. `key` may be NULL. */
 const struct auth_key *engine_key_to(const struct engine_key *key, const struct sockaddr *sa);
 /* The key to have a client prove that asks this program, perhaps in *room; NULL in *out: none. Or why the client is to

@@ -4,13 +4,18 @@
  * A file that the program or RDMAD_KEY_FILE names counts everywhere. The user's and the machine's files, which may be
  * there for other programs, count beyond this machine only: on it the kernel says which user a peer is.
  *
+ * A program that is to have MUNGE say which user it is has no key of its own. It does so to all servers, and takes no
+ * clients by it: only those that rdmad introduces to it.
+ *
  * Programs that rdmad introduces to each other have tickets, whatever keys they have: rdmad makes one of a secret of
  * the program that listens, and hands it to the program that is to connect.
  */
 #include "engine/engine.h"
 #include "rdmad/rdmad.h"
 
+#include <pwd.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define MACHINE_FILE "/etc/rdmad/key"
 #define USER_FILE "rdmad/key" /* in the user's directory of configurations */
@@ -26,6 +31,7 @@ struct engine_key {
 	struct auth_key nobody; /* in place of one that is not known */
 	bool everywhere;        /* this end names it to servers of this machine, too ... */
 	bool from_all;          /* ... and asks clients of this machine for it */
+	uid_t server;           /* see engine_key_server() */
 	struct issued *issued;
 	_Atomic unsigned holders;
 };
@@ -79,7 +85,52 @@ static int load_file(const char *file, bool named, struct auth_key *out)
 	return -EINVAL;
 }
 
-int engine_key_create(const char *file, const char *line, struct engine_key **out)
+static int find_user(const char *name, uid_t *out)
+{
+	char buffer[4096], *end;
+	unsigned long number = strtoul(name, &end, 10);
+	struct passwd entry, *found = NULL;
+
+	if (*name >= '0' && *name <= '9' && !*end && number < (uid_t)-1) {
+		*out = (uid_t)number;
+		return 0;
+	}
+	getpwnam_r(name, &entry, buffer, sizeof(buffer), &found);
+	if (!found) {
+		log_error("client", "the servers' user \"%s\" is no user of this machine, and no number of one", name);
+		return -EINVAL;
+	}
+	*out = found->pw_uid;
+	return 0;
+}
+
+static int take_munge(const struct engine_key_source *source, struct engine_key *key)
+{
+	int rc = auth_munge_begin();
+
+	if (rc == 0 && source->file && *source->file) {
+		log_error("client", "a file of a key and MUNGE are two ways to prove who one is: choose one");
+		rc = -EINVAL;
+	}
+	if (rc == 0 && source->server_user && *source->server_user)
+		rc = find_user(source->server_user, &key->server);
+	key->key = auth_munge;
+	key->everywhere = true;
+	return rc;
+}
+
+static int take_key(const struct engine_key_source *source, struct engine_key *key)
+{
+	const char *file = source->file;
+
+	key->from_all = source->line && *source->line && (!file || !*file);
+	if (!file || !*file)
+		file = secure_getenv("RDMAD_KEY_FILE");
+	key->everywhere = key->from_all || (file && *file);
+	return key->from_all ? load_line(source->line, &key->key) : load_file(file, key->everywhere, &key->key);
+}
+
+int engine_key_create(const struct engine_key_source *source, struct engine_key **out)
 {
 	struct engine_key *key;
 	int rc = auth_begin();
@@ -90,11 +141,7 @@ int engine_key_create(const char *file, const char *line, struct engine_key **ou
 	key = calloc(1, sizeof(*key));
 	if (!key)
 		return -ENOMEM;
-	key->from_all = line && *line && (!file || !*file);
-	if (!file || !*file)
-		file = secure_getenv("RDMAD_KEY_FILE");
-	key->everywhere = key->from_all || (file && *file);
-	rc = key->from_all ? load_line(line, &key->key) : load_file(file, key->everywhere, &key->key);
+	rc = source->munge ? take_munge(source, key) : take_key(source, key);
 	if (rc == 0)
 		rc = auth_key_new(1, "nobody", &key->nobody);
 	key->holders = 1;
@@ -180,6 +227,11 @@ const struct auth_key *engine_key_ticket(const struct engine_key *key, uint32_t 
 	return find_ticket(key, count, 0, room);
 }
 
+uid_t engine_key_server(const struct engine_key *key)
+{
+	return key ? key->server : 0;
+}
+
 /* A client with a ticket that is none is treated as if it had a wrong key. */
 static const struct auth_key *find_key(const struct engine_key *key, const struct wire_request *asked,
 				       struct auth_key *room)
@@ -206,6 +258,8 @@ enum wire_reason engine_key_from(const struct engine_key *key, const struct fabr
 	struct fabric_source source;
 
 	*out = NULL;
+	if (asked->key_id == AUTH_ID_MUNGE)
+		return WIRE_REASON_KEY;
 	if (asked->key_id && key) {
 		*out = find_key(key, asked, room);
 		return WIRE_REASON_NONE;
@@ -215,7 +269,7 @@ enum wire_reason engine_key_from(const struct engine_key *key, const struct fabr
 										     : WIRE_REASON_NONE;
 }
 
-static int key_info(const char *server, const char *file, struct rdmad_key_info *info)
+static int key_info(const char *server, const struct engine_key_source *source, struct rdmad_key_info *info)
 {
 	struct address_socket at[ADDRESS_SOCKETS];
 	const struct auth_key *proved;
@@ -228,11 +282,14 @@ static int key_info(const char *server, const char *file, struct rdmad_key_info 
 	rc = address_resolve(&address, at);
 	if (rc < 0)
 		return rc;
-	rc = engine_key_create(file, NULL, &key);
+	rc = engine_key_create(source, &key);
 	if (rc != 0)
 		return rc;
 	proved = engine_key_to(key, (const struct sockaddr *)&at[0].sa);
-	if (proved) {
+	if (proved == &key->key && proved->id == AUTH_ID_MUNGE) {
+		info->number = proved->id;
+		snprintf(info->name, sizeof(info->name), "@%u", geteuid());
+	} else if (proved) {
 		info->number = proved->id;
 		snprintf(info->name, sizeof(info->name), "%s", proved->name);
 		auth_key_fingerprint(proved, info->fingerprint);
@@ -243,9 +300,12 @@ static int key_info(const char *server, const char *file, struct rdmad_key_info 
 
 int rdmad_key_info(const char *server, const struct rdmad_options *options, struct rdmad_key_info *info)
 {
+	struct engine_options filled;
+
 	log_clear_last();
+	engine_options_from(options, &filled);
 	*info = (struct rdmad_key_info){0};
-	return client_end("client", server, key_info(server, options ? options->key_file : NULL, info));
+	return client_end("client", server, key_info(server, &filled.proof, info));
 }
 
 bool rdmad_transport_encrypted(const char *name)

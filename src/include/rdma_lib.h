@@ -74,6 +74,8 @@ typedef struct rdma_options {
 	const char *device;      /* RDMA: the device to use where there are several */
 	const char *key_file;    /* with the key of this program, as in rdmad.h */
 	bool require_encryption; /* as in rdmad.h */
+	bool munge; /* as in rdmad.h; of other programs such a context takes those only that rdmad introduces */
+	const char *server_user; /* as in rdmad.h */
 } rdma_options;
 
 /*

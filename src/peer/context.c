@@ -435,7 +435,7 @@ static rdma_context *context_new(const rdma_options *options, bool is_server)
 	list_init(&ctx->windows);
 	list_init(&ctx->to_read);
 	list_init(&ctx->limited);
-	ctx->options.key_file = NULL;
+	ctx->options.key_file = ctx->options.server_user = NULL;
 	ctx->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (ctx->epoll >= 0 && connections_create(ctx) == 0)
 		return ctx;
@@ -474,9 +474,15 @@ static void context_free(rdma_context *ctx)
 
 rdma_context *rdma_init_options(const char *ip, int port, bool is_server, const rdma_options *options)
 {
+	struct engine_key_source proof = {.line = secure_getenv("RDMA_KEY")};
 	rdma_context *ctx;
 	int rc = 0;
 
+	if (options) {
+		proof.file = options->key_file;
+		proof.munge = options->munge;
+		proof.server_user = options->server_user;
+	}
 	if (port < 0 || port > UINT16_MAX) {
 		rdma_fail(-EINVAL, "Invalid parameters: %d is not a port: 0 to 65535", port);
 		return NULL;
@@ -487,7 +493,7 @@ rdma_context *rdma_init_options(const char *ip, int port, bool is_server, const 
 		return NULL;
 	}
 	rdma_enter(ctx);
-	rc = engine_key_create(options ? options->key_file : NULL, secure_getenv("RDMA_KEY"), &ctx->key);
+	rc = engine_key_create(&proof, &ctx->key);
 	if (rc != 0)
 		rdma_fail_logged(rc, "Invalid parameters");
 	else

@@ -47,8 +47,10 @@ struct wire_record {
 _Static_assert(sizeof(struct wire_record) == 16, "wire layout");
 
 #define WIRE_REPLY 1u /* flags: this record answers the request of the same id */
-/* Operation of the first record of a client that has a key: its proof, 32 bytes. It has no answer. */
+/* Operation of the first record of a client that has a key: its proof, 32 bytes. It has no answer. In place of that of
+ * a key it may be a credential of MUNGE, which the first record of the server answers by another one. */
 #define WIRE_OP_PROOF 240u
+#define WIRE_OP_PROVED 241u
 
 /* Secrets that rdmad hands on are sealed for the connection that they go by, so they go only to and from programs that
  * have a key. */

@@ -520,7 +520,7 @@ END_TEST
 /*
  * Tables
  */
-static struct auth_table *table_of(const char *keys, const char *rights, bool own_users)
+static struct auth_table *table_of(const char *keys, const char *rights, unsigned others)
 {
 	struct auth_table *table;
 	char clients[80];
@@ -533,7 +533,7 @@ static struct auth_table *table_of(const char *keys, const char *rights, bool ow
 	ck_assert_ptr_nonnull(file);
 	fputs(rights, file);
 	fclose(file);
-	ck_assert_int_eq(auth_table_load(keys ? path : NULL, clients, own_users, services, &table), 0);
+	ck_assert_int_eq(auth_table_load(keys ? path : NULL, clients, others, services, &table), 0);
 	unlink(clients);
 	return table;
 }
@@ -564,8 +564,8 @@ START_TEST(who_is_admitted)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct auth_table *table =
-			table_of(rows[i].keys ? vector_line : NULL, "app kv\n@7 kv\n@* kv\n* kv\n", rows[i].own);
+		struct auth_table *table = table_of(rows[i].keys ? vector_line : NULL, "app kv\n@7 kv\n@* kv\n* kv\n",
+						    rows[i].own ? AUTH_OWN_USERS : 0);
 		struct auth_admission a;
 		bool admitted = auth_admit(table, rows[i].key, rows[i].is_user, rows[i].uid, &a);
 
@@ -580,11 +580,54 @@ START_TEST(who_is_admitted)
 }
 END_TEST
 
+/* A user by MUNGE has the rights of the same user here, but only where the administrator says so; a reload that does not
+ * takes them away. Until it is known which user it is, nobody can say what it may. */
+START_TEST(users_by_munge)
+{
+	static const char rights[] = "app kv\n@7 kv connections=1\n@* ping\n* kv\n";
+	struct auth_table *table = table_of(vector_line, rights, AUTH_MUNGE | AUTH_OWN_USERS);
+	struct auth_table *alone = table_of(NULL, "@7 ping\n@8 kv\n", AUTH_MUNGE);
+	struct auth_table *without = table_of(vector_line, rights, 0);
+	struct auth_admission a, b;
+
+	ck_assert(auth_table_asks(table) && auth_table_asks(alone) && auth_table_asks(without));
+	ck_assert(!auth_admit(without, AUTH_ID_MUNGE, false, 0, &a));
+	ck_assert(!auth_admit(without, AUTH_ID_MUNGE, true, 7, &a));
+	ck_assert(!auth_admit(alone, 0, false, 0, &a)); /* nobody of another machine comes without */
+	ck_assert(!auth_admit(alone, 300, false, 0, &a));
+
+	ck_assert(auth_admit(table, AUTH_ID_MUNGE, false, 0, &a));
+	ck_assert_ptr_eq(a.key, &auth_munge);
+	ck_assert(auth_may_use(&a, 0) && auth_may_use(&a, 1));
+	ck_assert_str_eq(a.client->name, "");
+	ck_assert(auth_readmit(&a, alone)); /* before it is proved */
+	ck_assert(auth_may_use(&a, 0) && auth_may_use(&a, 1));
+	ck_assert(auth_readmit(&a, table));
+	auth_identify(&a, 7);
+	ck_assert_str_eq(a.client->name, "@7");
+	ck_assert(!auth_may_use(&a, 0) && auth_may_use(&a, 1));
+	ck_assert(auth_has_place(a.client) && auth_enter(&a) && !auth_has_place(a.client));
+	ck_assert(auth_admit(table, AUTH_ID_MUNGE, false, 0, &b)); /* root has not proved who it is */
+	auth_identify(&b, 9);
+	ck_assert_str_eq(b.client->name, "@*");
+	auth_admission_end(&b);
+
+	ck_assert(auth_readmit(&a, alone));
+	ck_assert_str_eq(a.client->name, "@7");
+	ck_assert(auth_may_use(&a, 0) && !auth_may_use(&a, 1));
+	ck_assert(!auth_readmit(&a, without));
+	auth_admission_end(&a);
+	auth_table_put(without);
+	auth_table_put(alone);
+	auth_table_put(table);
+}
+END_TEST
+
 /* Connections that were there before their client had a limit count, and those of a key that is gone end. */
 START_TEST(what_a_reload_does)
 {
-	struct auth_table *unlimited = table_of(vector_line, "app kv\n", false);
-	struct auth_table *two = table_of(vector_line, "app kv connections=2\n", false), *other;
+	struct auth_table *unlimited = table_of(vector_line, "app kv\n", 0);
+	struct auth_table *two = table_of(vector_line, "app kv connections=2\n", 0), *other;
 	struct auth_admission a[3], late;
 	struct auth_key key;
 	char line[AUTH_LINE_MAX];
@@ -605,7 +648,7 @@ START_TEST(what_a_reload_does)
 	ck_assert(auth_has_place(a[0].client));
 
 	ck_assert_int_eq(auth_key_new(300, "app", &key), 0);
-	other = table_of(auth_key_format(&key, line), "app kv\n", false); /* the same number, and another secret */
+	other = table_of(auth_key_format(&key, line), "app kv\n", 0); /* the same number, and another secret */
 	ck_assert(!auth_readmit(&a[0], other));
 	ck_assert_ptr_eq(a[0].table, unlimited);
 	auth_admission_end(&a[0]);
@@ -639,6 +682,7 @@ int main(void)
 	tcase_add_test(tc, what_is_wrong_with_rights);
 	tc = suite_case(suite, "tables", set_up, tear_down);
 	tcase_add_test(tc, who_is_admitted);
+	tcase_add_test(tc, users_by_munge);
 	tcase_add_test(tc, what_a_reload_does);
 	return suite_run(suite);
 }

@@ -211,6 +211,49 @@ test_names() {
 	expect 4 --key "$dir/app.key" channel open "meet://${server#*://}/app.nobody"
 }
 
+# A reload that takes names away does so to listeners and members that are there, and nobody sees names that it may not use.
+test_names_taken() {
+	local listener member revoked
+	shows() { ctl --key "$dir/$2.key" channel list && grep -q "$1" "$dir/out"; }
+	meets() { ctl --key "$dir/$2.key" peer groups && grep -q "$1" "$dir/out"; }
+	listens() { # NAME KEY
+		"$rdmactl" --quiet --key "$dir/$2.key" channel listen "meet://${server#*://}/$1" >"$dir/got" 2>"$dir/$1.log" &
+		clients+=($!)
+		wait_for "the listener on $1" shows "$1" "$2"
+	}
+	joins() {
+		RDMA_RANK=0 RDMA_SIZE=2 RDMA_GROUP=$1 RDMA_MEETING=$server "$rdmactl" --key "$dir/$2.key" bench peer >"$dir/$1.log" 2>&1 &
+		clients+=($!)
+		wait_for "the member of $1" meets "$1" "$2"
+	}
+	rights 'app channel peer names=app.,both.' 'lab channel peer names=lab.,both.'
+	reload "names for each"
+	revoked=$(counter revoked)
+	listens app.one app
+	listener=${clients[-1]}
+	listens both.two lab
+	joins app.three app
+	member=${clients[-1]}
+	joins both.four lab
+	shows app.one lab && fail "a channel is shown to a client that may not use its name"
+	shows both.two app || fail "a channel is not shown to a client that may use its name"
+	meets app.three lab && fail "a group is shown to a client that may not use its name"
+	meets both.four app || fail "a group is not shown to a client that may use its name"
+	rights 'app channel peer names=both.' 'lab channel peer names=lab.,both.'
+	reload "fewer names"
+	wait_for "the end of the listener" ended "$listener"
+	wait_for "the end of the member" ended "$member"
+	grep -q "no right to the name" "$dir/app.three.log" || fail "the member: $(<"$dir/app.three.log")"
+	[[ $(counter revoked) == $((revoked + 1)) ]] || fail "revoked: $revoked, then $(counter revoked)"
+	rights 'app channel peer names=' 'lab channel peer names='
+	reload "all names"
+	shows app.one app && fail "a name whose listener has lost it"
+	meets app.three app && fail "a group whose member has lost its name"
+	shows both.two app || fail "a name that nobody has taken"
+	meets both.four app || fail "a group whose name nobody has taken"
+	kill "${clients[@]: -3:1}" "${clients[-1]}" 2>/dev/null
+}
+
 # Programs that listen by themselves ask clients that name a key for it.
 test_programs() {
 	local pid url=unix://$dir/channel peer=unix://$dir/peer
@@ -321,7 +364,7 @@ test_starts() {
 
 listen=(tcp://127.0.0.1:0 ${RDMAD_GUEST_ADDR:+"rdma://$RDMAD_GUEST_ADDR:0"})
 # PARTS: in the guest, what a device may do otherwise than a socket.
-for part in ${PARTS-keys reload limits rotation names introduced programs exposed local starts}; do
+for part in ${PARTS-keys reload limits rotation names names_taken introduced programs exposed local starts}; do
 	"test_$part"
 done
 conclude

@@ -357,6 +357,7 @@ START_TEST(test_list_pages)
 	struct wire_channel_entry entry;
 	struct client *c = connect_with(0, 0, 8192);
 	unsigned found = 0, pages = 0;
+	char prefix[WIRE_CHANNEL_NAME_MAX];
 	uint64_t cursor = 0;
 	const char *why;
 
@@ -378,6 +379,14 @@ START_TEST(test_list_pages)
 	} while (cursor);
 	ck_assert_uint_eq(found, ARRAY_SIZE(names));
 	ck_assert_uint_gt(pages, 1);
+	/* The last ten are all that it may use; they come in one page, though they stand behind all others. */
+	snprintf(prefix, sizeof(prefix), "%0*u", WIRE_CHANNEL_NAME_MAX - 2, 19);
+	services_revise_names(pair.server.group, prefix);
+	submit(c, WIRE_OP_CHANNEL_LIST, 0, &cursor, sizeof(cursor), NULL, 0, 0);
+	ck_assert_uint_eq(answer_of(c, pages, WIRE_OP_CHANNEL_LIST), WIRE_OK);
+	ck_assert_uint_eq(c->last.length, 8 + 10 * (sizeof(entry) + WIRE_CHANNEL_NAME_MAX));
+	ck_assert_mem_eq(c->body + 8 + sizeof(entry), names[190].text, WIRE_CHANNEL_NAME_MAX);
+	ck_assert_uint_eq(c->index, 0);
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
 		channel_name_remove(service, &names[i]);
 		quota_give(names[i].share);
@@ -484,6 +493,33 @@ START_TEST(test_listener_ends)
 	/* those who are joined stay */
 	submit_data(j.opener, "abc", 3, 3, 0);
 	UNTIL(j.acceptor->count == 3);
+}
+END_TEST
+
+/* A reload takes the name away: from its listener, from those who are joined, and from those who wait. */
+START_TEST(test_name_revoked)
+{
+	struct conn_group_stats stats;
+	struct client *opener, *other;
+	struct joined j = join();
+
+	opener = connect_for(3, "n");
+	submit_open(opener, "n", CAPACITY, WIRE_CHANNEL_RELAY, 0);
+	UNTIL(j.listener->got == 3);
+	other = connect_for(4, "nothing");
+	ck_assert_uint_eq(ask_listen(other, "nothing", CAPACITY, ""), WIRE_OK);
+	services_revise_names(pair.server.group, "n");
+	conn_pair_rest(&pair);
+	ck_assert(!j.listener->closed && !j.opener->closed && !j.acceptor->closed && !opener->got && !other->closed);
+	services_revise_names(pair.server.group, "no");
+	ck_assert_uint_eq(answer_of(opener, 0, WIRE_OP_CHANNEL_OPEN), WIRE_DENIED);
+	assert_says(opener, "no right to the name");
+	UNTIL(j.listener->closed && j.opener->closed && j.acceptor->closed);
+	conn_group_get_stats(pair.server.group, &stats);
+	ck_assert_uint_eq(stats.revoked, 3);
+	ck_assert(!other->closed);
+	services_revise_names(pair.server.group, NULL);
+	ck_assert_uint_eq(ask_open(opener, "n", CAPACITY, 0, 0), WIRE_NOT_FOUND);
 }
 END_TEST
 
@@ -996,6 +1032,7 @@ int main(void)
 	tcase_add_test(tc, test_invitation_expires);
 	tcase_add_test(tc, test_listener_takes_nothing);
 	tcase_add_test(tc, test_listener_ends);
+	tcase_add_test(tc, test_name_revoked);
 	tcase_add_test(tc, test_relay);
 	tcase_add_test(tc, test_echo);
 	tcase_add_loop_test(tc, test_relay_large, 0, 4);

@@ -441,6 +441,35 @@ START_TEST(test_group_lasts)
 }
 END_TEST
 
+/* A reload takes the name away: a member leaves its group, and one that waits for others is told. */
+START_TEST(test_name_revoked)
+{
+	struct client *a = join(0, "work", 2, 0), *b = join(1, "work", 2, 1), *c = join(2, "wait", 2, 0);
+	struct conn_group_stats stats;
+	char text[4096];
+
+	UNTIL(a->told == 2 && b->told == 2);
+	services_revise_names(pair.server.group, "w");
+	conn_pair_rest(&pair);
+	ck_assert(!a->closed && !b->closed && !c->got);
+	services_revise_names(pair.server.group, "wo");
+	conn_pair_rest(&pair);
+	assert_refused(c, WIRE_DENIED, "no right to the name");
+	ck_assert(!a->closed && !b->closed);
+	ck_assert_uint_eq(services_peer(&services)->members, 2);
+	list(c, text, sizeof(text)); /* of what it may use */
+	ck_assert_str_eq(text, "work 2/2: 0=tcp://10.0.0.0:7000 1=tcp://10.0.0.1:7000\n");
+	services_revise_names(pair.server.group, "wa");
+	list(c, text, sizeof(text));
+	ck_assert_str_eq(text, "");
+	UNTIL(a->closed && b->closed);
+	conn_group_get_stats(pair.server.group, &stats);
+	ck_assert_uint_eq(stats.revoked, 2);
+	ck_assert_uint_eq(services_peer(&services)->members, 0);
+	ck_assert_uint_eq(quota_taken(services_peer(&services)->groups), 0);
+}
+END_TEST
+
 /* Who has left is no member when that is answered, be the group complete or not, and may come in again. */
 START_TEST(test_leaves)
 {
@@ -894,6 +923,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_gives_its_place_back, 0, 4);
 	tcase_add_test(tc, test_leaves_while_told);
 	tcase_add_test(tc, test_group_lasts);
+	tcase_add_test(tc, test_name_revoked);
 	tcase_add_test(tc, test_leaves);
 	tcase_add_test(tc, test_expires);
 	tcase_add_test(tc, test_expires_in_steps);

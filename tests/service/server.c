@@ -1,5 +1,6 @@
 /* server.c: services, a group, a listener, and the thread that turns them: while there is work, else it sleeps. */
 #include "tests/service/server.h"
+#include "conn/internal.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -42,6 +43,27 @@ static void take_settings(enum wire_service id, void *values, const void *partic
 		setting_set_default(&table->row[i], values);
 	for (unsigned i = 0; i < size / sizeof(*to); i++)
 		to[i] = OR(from[i], to[i]);
+}
+
+static void revise(void *arg, struct conn *conn)
+{
+	conn->admission.client = arg;
+	service_revised(conn);
+}
+
+void services_revise_names(struct conn_group *group, const char *prefix)
+{
+	static char text[256];
+	static struct auth_client client;
+
+	client = auth_everything;
+	if (prefix) {
+		snprintf(text, sizeof(text), "%s", prefix);
+		client.text = text;
+		client.prefixes[AUTH_NAMES] =
+			(struct auth_prefixes){.count = 1, .prefix = {{.length = (uint16_t)strlen(text)}}};
+	}
+	conn_group_each(group, revise, &client);
 }
 
 void services_open(struct services *services, const struct services_options *options)

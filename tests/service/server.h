@@ -53,6 +53,9 @@ struct services {
 	struct gpu_service *gpu;
 };
 
+/* A reload: each client of the group may use names that begin so and no others. NULL: all, as at first. */
+void services_revise_names(struct conn_group *group, const char *prefix);
+
 void services_open(struct services *services, const struct services_options *options);
 /* After the connections have ended. Nothing may be pinned any more. */
 void services_close(struct services *services);

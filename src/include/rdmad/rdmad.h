@@ -39,15 +39,18 @@ struct rdmad_options {
 	                          environment; or the user's or machine's file, for servers on other machines. A handle
 	                          that shares another's queues has its key */
 	bool require_encryption; /* fail rather than have bytes go in clear over TCP to another machine, or from it; it
-	                            needs a key */
+	                            needs a key, or munge */
+	bool munge;              /* in place of a key, MUNGE says to the server which user this is, see rdmad-auth(7) */
+	const char *server_user; /* with munge: user, by name or number, that the server may be of. NULL: it must be of
+	                            root, or of the same user as this program */
 };
 
 /* The key that a handle with these options (NULL: defaults) would prove to `server`, and have it prove. Nothing is
  * sent.
  * 0; -ENOENT: none; -EINVAL: the address is none, or the file is not one of a key; or another negative errno. */
 struct rdmad_key_info {
-	unsigned number;
-	char name[32];       /* of the client */
+	unsigned number;     /* 65534: it is none, but MUNGE */
+	char name[32];       /* of the client; with MUNGE its user, "@1000" */
 	char fingerprint[9]; /* by which rdmactl key list tells keys apart */
 };
 int rdmad_key_info(const char *server, const struct rdmad_options *options, struct rdmad_key_info *info);

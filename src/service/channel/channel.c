@@ -143,15 +143,18 @@ static uint32_t entry_put(const struct channel_name *name, uint8_t *out, uint32_
 	return bytes;
 }
 
-uint32_t channel_names_list(struct channel_service *service, uint64_t *cursor, uint8_t *out, uint32_t room)
+uint32_t channel_names_list(struct channel_service *service, const struct auth_client *client, uint64_t *cursor,
+			    uint8_t *out, uint32_t room)
 {
 	uint32_t at = (uint32_t)MIN(*cursor, service->names.max), used = 0, bytes;
 
 	pthread_mutex_lock(&service->lock);
 	for (; at < service->names.max; at++) {
-		if (!service->name[at])
+		const struct channel_name *name = service->name[at];
+
+		if (!name || !auth_may(client, AUTH_NAMES, name->text, name->len))
 			continue;
-		bytes = entry_put(service->name[at], out + used, room - used);
+		bytes = entry_put(name, out + used, room - used);
 		if (!bytes)
 			break;
 		used += bytes;
@@ -249,6 +252,7 @@ const struct service service_channel = {
 	.progress = channel_thread_progress,
 	.deadline = channel_thread_deadline,
 	.ops = &channel_agent_ops,
+	.revised = channel_agent_revised,
 	.agent_new = channel_agent_new,
 	.agent_free = free,
 };

@@ -131,8 +131,10 @@ void channel_name_free(struct channel_name *name); /* and gives its share back; 
 /* NULL: it has no listener. It stays as long as its worker, which asks, leaves it. */
 struct channel_name *channel_name_find(struct channel_service *service, const char *text, uint32_t len);
 void channel_name_clients(struct channel_service *service, struct channel_name *name, int change);
-/* As many entries as `room` has bytes for, from *cursor on, which is moved; 0: these were the last. Their bytes. */
-uint32_t channel_names_list(struct channel_service *service, uint64_t *cursor, uint8_t *out, uint32_t room);
+/* As many entries that the client may use as `room` has bytes for, from *cursor on, which is moved; 0: these were the
+ * last. Their bytes. */
+uint32_t channel_names_list(struct channel_service *service, const struct auth_client *client, uint64_t *cursor,
+			    uint8_t *out, uint32_t room);
 
 /*
  * agent.c
@@ -159,6 +161,9 @@ int channel_serve_listen(struct channel_agent *a, const struct wire_record *reco
 int channel_serve_open(struct channel_agent *a, const struct wire_record *record, const void *body);
 int channel_serve_leave(struct channel_agent *a, const struct wire_record *record, const void *body);
 int channel_serve_list(struct channel_agent *a, const struct wire_record *record, const void *body);
+
+/* As service.revised: whether it may still use its name. */
+void channel_agent_revised(struct conn *conn);
 
 /* Tell the listener of a client that waits. False: there is no room for it; once more in each turn. */
 bool channel_invite(struct channel_agent *a);

@@ -415,10 +415,28 @@ int channel_serve_list(struct channel_agent *a, const struct wire_record *record
 		return -EAGAIN;
 	memcpy(&cursor, body, sizeof(cursor));
 	conn_charge(a->conn, channel_service_of(a)->names.max / PLACES_OF_RECORD +
+				     quota_taken(channel_service_of(a)->names.quota) / NAMES_OF_RECORD +
 				     room / sizeof(struct wire_channel_entry) / NAMES_OF_RECORD);
-	used = channel_names_list(channel_service_of(a), &cursor, (uint8_t *)(reply + 1) + sizeof(cursor),
-				  room - (uint32_t)sizeof(cursor));
+	used = channel_names_list(channel_service_of(a), conn_client(a->conn), &cursor,
+				  (uint8_t *)(reply + 1) + sizeof(cursor), room - (uint32_t)sizeof(cursor));
 	memcpy(reply + 1, &cursor, sizeof(cursor));
 	conn_commit(a->conn, reply, (uint32_t)sizeof(cursor) + used);
 	return 0;
+}
+
+/* Of two who are joined one has the name. */
+void channel_agent_revised(struct conn *conn)
+{
+	struct channel_agent *a = conn_context(conn);
+	const struct channel_name *name = a->name;
+
+	must(service_part_is_mine(&a->thread->part));
+	if (!name && a->role == CHANNEL_JOINED)
+		name = a->partner->name;
+	if (!name || may_use(a, name->text, name->len))
+		return;
+	if (a->role == CHANNEL_WAITS)
+		channel_wait_refused(a, WIRE_DENIED, NO_RIGHT);
+	else
+		conn_revoke(conn, "its right to the name was revoked");
 }

@@ -195,15 +195,18 @@ static uint32_t entry_put(const struct meeting_group *group, uint32_t *member, u
 	return used;
 }
 
-uint32_t meeting_groups_list(struct meeting_service *service, uint64_t *cursor, uint8_t *out, uint32_t room)
+uint32_t meeting_groups_list(struct meeting_service *service, const struct auth_client *client, uint64_t *cursor,
+			     uint8_t *out, uint32_t room)
 {
 	uint32_t at = (uint32_t)(*cursor >> 32), member = (uint32_t)*cursor, used = 0, bytes;
 
 	pthread_mutex_lock(&service->lock);
 	for (; at < service->settings.groups; at++, member = 0) {
-		if (!service->group[at])
+		const struct meeting_group *group = service->group[at];
+
+		if (!group || !auth_may(client, AUTH_NAMES, group->name, group->name_len))
 			continue;
-		bytes = entry_put(service->group[at], &member, out + used, room - used);
+		bytes = entry_put(group, &member, out + used, room - used);
 		used += bytes;
 		if (!bytes || member)
 			break;
@@ -295,6 +298,7 @@ const struct service service_peer = {
 	.progress = meeting_thread_progress,
 	.deadline = meeting_thread_deadline,
 	.ops = &meeting_agent_ops,
+	.revised = meeting_agent_revised,
 	.agent_new = meeting_agent_new,
 	.agent_free = meeting_agent_free,
 };

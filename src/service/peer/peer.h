@@ -118,8 +118,10 @@ void meeting_group_free(struct meeting_service *service, struct meeting_group *g
 struct meeting_group *meeting_group_find(struct meeting_service *service, const char *name, uint32_t len);
 /* A number for a group that is complete. 0: there are no random numbers. */
 uint32_t meeting_group_number(struct meeting_service *service);
-/* As many entries as `room` has bytes for, from *cursor on, which is moved; 0: these were the last. Their bytes. */
-uint32_t meeting_groups_list(struct meeting_service *service, uint64_t *cursor, uint8_t *out, uint32_t room);
+/* As many entries that the client may use as `room` has bytes for, from *cursor on, which is moved; 0: these were the
+ * last. Their bytes. */
+uint32_t meeting_groups_list(struct meeting_service *service, const struct auth_client *client, uint64_t *cursor,
+			     uint8_t *out, uint32_t room);
 
 /*
  * group.c
@@ -169,6 +171,8 @@ void meeting_agents_tell(struct meeting_group *group);
 int meeting_serve_join(struct meeting_agent *a, const struct wire_record *record, const void *body);
 int meeting_serve_leave(struct meeting_agent *a, const struct wire_record *record, const void *body);
 int meeting_serve_list(struct meeting_agent *a, const struct wire_record *record, const void *body);
+/* As service.revised: whether it may still be of its group. */
+void meeting_agent_revised(struct conn *conn);
 /* The others did not come in time. */
 void meeting_join_expired(struct meeting_agent *a);
 

@@ -56,6 +56,8 @@ static bool asked_decode(const struct meeting_agent *a, const struct wire_record
 	       WIRE_PEER_COUNT(out->name, out->join.name_len) == conn_request(a->conn)->count;
 }
 
+#define NO_RIGHT "this client has no right to the name; see names= in the server's file of clients"
+
 /* WIRE_OK, or what is wrong with it, in words. */
 static enum wire_status asked_check(const struct meeting_agent *a, const struct asked *asked, char *why, size_t size)
 {
@@ -86,7 +88,7 @@ static enum wire_status asked_check(const struct meeting_agent *a, const struct 
 		return WIRE_RANGE;
 	}
 	if (!auth_may(conn_client(a->conn), AUTH_NAMES, asked->name, join->name_len)) {
-		snprintf(why, size, "this client has no right to the name; see names= in the server's file of clients");
+		snprintf(why, size, NO_RIGHT);
 		return WIRE_DENIED;
 	}
 	return WIRE_OK;
@@ -225,23 +227,43 @@ int meeting_serve_leave(struct meeting_agent *a, const struct wire_record *recor
 	return 0;
 }
 
-void meeting_join_expired(struct meeting_agent *a)
+/* It waits no more, and is told why; `arg` is the answer's. */
+static void join_ends(struct meeting_agent *a, enum wire_status status, uint32_t arg, const char *why)
 {
 	struct wire_record *reply = answer_begin(a, WIRE_OP_PEER_JOIN, a->id, NULL);
+
+	meeting_agent_rest(a);
+	meeting_group_leave(a);
+	a->role = MEETING_FRESH;
+	if (reply)
+		reply->arg = arg;
+	if (reply)
+		refuse(a, reply, status, why);
+	else
+		conn_close(a->conn, -ETIMEDOUT, "%s, and it takes no answers", why);
+}
+
+void meeting_join_expired(struct meeting_agent *a)
+{
 	char missing[320], why[400];
 
 	snprintf(why, sizeof(why), "%s within %.6g s", meeting_group_missing(a->group, missing, sizeof(missing)),
 		 (double)a->patience / TIME_S);
-	meeting_agent_rest(a);
-	meeting_group_leave(a);
-	a->role = MEETING_FRESH;
 	meeting_count(a, MEETING_COUNT_EXPIRED);
-	if (reply)
-		reply->arg = 1;
-	if (reply)
-		refuse(a, reply, WIRE_BUSY, why);
+	join_ends(a, WIRE_BUSY, 1, why);
+}
+
+void meeting_agent_revised(struct conn *conn)
+{
+	struct meeting_agent *a = conn_context(conn);
+
+	must(service_part_is_mine(&a->thread->part));
+	if (!a->group || auth_may(conn_client(conn), AUTH_NAMES, a->group->name, a->group->name_len))
+		return;
+	if (a->role == MEETING_WAITS)
+		join_ends(a, WIRE_DENIED, 0, NO_RIGHT);
 	else
-		conn_close(a->conn, -ETIMEDOUT, "%s, and it takes no answers", why);
+		conn_revoke(conn, "its right to the name of its group was revoked");
 }
 
 int meeting_serve_list(struct meeting_agent *a, const struct wire_record *record, const void *body)
@@ -258,10 +280,11 @@ int meeting_serve_list(struct meeting_agent *a, const struct wire_record *record
 		return -EAGAIN;
 	memcpy(&cursor, body, sizeof(cursor));
 	conn_charge(a->conn, (unsigned)service->settings.groups / PLACES_OF_RECORD +
+				     quota_taken(service->groups) / NAMES_OF_RECORD +
 				     room / (unsigned)sizeof(struct wire_peer_member) / MEMBERS_OF_RECORD);
 	if (service->settings.list)
-		used = meeting_groups_list(service, &cursor, (uint8_t *)(reply + 1) + sizeof(cursor),
-					   room - (uint32_t)sizeof(cursor));
+		used = meeting_groups_list(service, conn_client(a->conn), &cursor,
+					   (uint8_t *)(reply + 1) + sizeof(cursor), room - (uint32_t)sizeof(cursor));
 	else
 		cursor = 0;
 	memcpy(reply + 1, &cursor, sizeof(cursor));
