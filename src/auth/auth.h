@@ -232,8 +232,8 @@ enum auth_others {
 	AUTH_MUNGE = 2,     /* those of whom MUNGE says which users they are, from any machine: as users of this one */
 };
 
-/* Files of keys and of clients; NULL: no client is asked for a key, unless for MUNGE's; all may do everything. `others`:
- * of enum auth_others. 0 with one reference, or -errno, logged. */
+/* Files of keys and of clients; NULL: no client is asked for a key, unless for MUNGE's; all may do everything.
+ * `others`: of enum auth_others. 0 with one reference, or -errno, logged. */
 int auth_table_load(const char *keys, const char *clients, unsigned others, const char *const *services,
 		    struct auth_table **out);
 struct auth_table *auth_table_get(struct auth_table *table);
