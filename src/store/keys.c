@@ -297,14 +297,15 @@ static void pick_walk(struct pick *p, struct stripe *s, struct index_cursor curs
 
 static void pick_of_stripe(struct pick *p, struct stripe *s)
 {
-	uint32_t count;
+	uint32_t count, mask;
 
 	lock_take(&s->lock, LOCK_STRIPE);
 	count = s->index.count;
+	mask = s->index.now.mask;
 	for (unsigned n = 0; n < PICK_TRIES && count && !p->seen; n++)
 		pick_place(p, &s->index);
 	lock_give(&s->lock, LOCK_STRIPE);
-	if (count && !p->seen)
+	if (count && !p->seen && mask >= PICK_HELD)
 		pick_walk(p, s, (struct index_cursor){.place = (uint32_t)pick_draw(p)});
 	if (count && !p->seen)
 		pick_walk(p, s, (struct index_cursor){0});

@@ -242,8 +242,8 @@ int store_commit(struct store *store, struct store_check checks[], unsigned nche
 		 unsigned nsteps, uint64_t now, uint64_t *lsn);
 
 /* A key that is there, about each with the same probability: its length, and the key in `key`, which has STORE_KEY_MAX
- * bytes; 0: there is none. `random` is drawn by the caller anew for each call. Takes the longer the emptier a table is
- * that was once full. */
+ * bytes; 0: there is none. `random` is drawn by the caller anew for each call. Where most of
+ * what there was has gone it takes longer, and draws less evenly. */
 size_t store_random(struct store *store, uint64_t random, uint64_t now, void *key);
 
 /* Walk the keys. *cursor 0 begins; 0 again: the end; any other value is harmless. Looks at about `budget` keys and
