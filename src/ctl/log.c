@@ -91,6 +91,8 @@ static json_t *record_json(uint64_t at, const struct wal_record *r, const char *
 		json_object_set_new(o, "expires_us", json_integer((json_int_t)r->expires));
 	if (r->type == WAL_DELETE && r->flags & WAL_EVICTED)
 		json_object_set_new(o, "evicted", json_true());
+	if (r->flags & WAL_MORE)
+		json_object_set_new(o, "more", json_true());
 	return o;
 }
 
@@ -99,8 +101,9 @@ static int dump_record(void *arg, uint64_t at, const struct wal_record *r, const
 	file_add(arg, r);
 	if (ctl.json)
 		return ctl_json_print(record_json(at, r, type)) == CTL_OK ? 0 : -EIO;
-	printf("%" PRIu64 " %" PRIu64 " %s%s", at, r->lsn, type,
-	       r->type == WAL_DELETE && r->flags & WAL_EVICTED ? " (evicted)" : "");
+	printf("%" PRIu64 " %" PRIu64 " %s%s%s", at, r->lsn, type,
+	       r->type == WAL_DELETE && r->flags & WAL_EVICTED ? " (evicted)" : "",
+	       r->flags & WAL_MORE ? " (more)" : "");
 	if (r->type == WAL_SET)
 		printf(" %" PRIu64 " bytes", r->value_len);
 	if (r->key_len) {

@@ -33,6 +33,9 @@
 /* Types above 127 are passed over by a reader that does not know them; what is unknown below is refused. */
 enum wal_type { WAL_SET = 1, WAL_DELETE, WAL_EXPIRE, WAL_FLUSH };
 #define WAL_EVICTED 1 /* flag of a DELETE: no client asked for it */
+/* Flag: the record with the next LSN belongs to the same commit, all of which counts, or nothing. wal_recover() tells
+ * records of a commit that has no end as well: its reader drops what is followed by another LSN, or by nothing. */
+#define WAL_MORE 2
 
 struct wal_record {
 	uint64_t lsn;     /* rises from record to record; of a checkpoint's: the version of the item */

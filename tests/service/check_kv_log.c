@@ -1134,6 +1134,168 @@ START_TEST(test_found)
 }
 END_TEST
 
+/*
+ * Commits
+ */
+#define COMMIT 5u /* changes */
+
+static struct store_step step_of(enum store_step_kind kind, const char *key, const void *value, size_t len)
+{
+	struct store_step step = {.kind = kind, .key = key, .key_len = strlen(key), .expires = TIME_NEVER};
+
+	if (kind != STORE_STEP_PUT)
+		return step;
+	ck_assert_int_eq(store_reserve(thread()->store, key, strlen(key), len, time_now(), &step.ref), 0);
+	memcpy(step.ref.addr, value, len);
+	return step;
+}
+
+static uint64_t durable_lsn(void)
+{
+	return kv_log_durable(((const struct kv_shared *)thread()->part.shared)->log);
+}
+
+static uint64_t commit_five(void)
+{
+	static unsigned char large[LARGE];
+	struct store_step steps[COMMIT];
+	uint64_t lsn;
+
+	value_fill(large, LARGE, 3);
+	steps[0] = step_of(STORE_STEP_PUT, "k", "two", 3);
+	steps[1] = step_of(STORE_STEP_DELETE, "gone", NULL, 0);
+	steps[2] = step_of(STORE_STEP_PUT, "large", large, LARGE);
+	steps[3] = step_of(STORE_STEP_EXPIRE, "hour", NULL, 0);
+	steps[4] = step_of(STORE_STEP_PUT, "also", "new", 3);
+	ck_assert_int_eq(store_commit(thread()->store, NULL, 0, steps, COMMIT, time_now(), &lsn), 0);
+	while (durable_lsn() < lsn)
+		usleep(100);
+	return lsn;
+}
+
+/* Where a record is in the log: of the file that is named last. */
+struct where {
+	char file[400];
+	uint64_t lsn, at;
+	unsigned more; /* records that say so */
+};
+
+static int where_file(void *arg, const char *name, uint64_t end)
+{
+	struct where *w = arg;
+
+	(void)end;
+	snprintf(w->file, sizeof(w->file), "%s.cut/%s", path, name);
+	return 0;
+}
+
+static int where_record(void *arg, uint64_t at, const struct wal_record *record, const char *type)
+{
+	struct where *w = arg;
+
+	(void)type;
+	if (record->lsn == w->lsn && record->key_len)
+		w->at = at;
+	w->more += record->flags & WAL_MORE ? 1 : 0;
+	return 0;
+}
+
+/* What a crash may leave: a copy of the log in which nothing is behind the first `left` changes of the last commit. */
+static void copy_and_cut(uint64_t lsn, unsigned left)
+{
+	static const char zeros[2 * LARGE];
+	struct where where = {.lsn = lsn - COMMIT + 1 + left};
+	char command[400];
+	uint64_t end;
+	int fd;
+
+	snprintf(command, sizeof(command), "cp -r %s %s.cut", path, path);
+	ck_assert_int_eq(system(command), 0);
+	snprintf(command, sizeof(command), "%s.cut", path);
+	ck_assert_int_eq(wal_read_directory(command, where_file, &where), 0);
+	ck_assert_int_eq(wal_read_file(where.file, where_record, &where, &end), 0);
+	ck_assert_uint_eq(where.more, COMMIT - 1);
+	if (left == COMMIT)
+		return;
+	ck_assert_uint_gt(where.at, 0);
+	fd = open(where.file, O_WRONLY);
+	ck_assert_int_eq(pwrite(fd, zeros, sizeof(zeros), (off_t)where.at), sizeof(zeros));
+	close(fd);
+}
+
+static void assert_commit(bool whole)
+{
+	struct kv_meta meta;
+	struct told told;
+	size_t len;
+	void *got;
+
+	submit_get(kv, "k", &told);
+	await(kv, &told);
+	assert_value(&told, whole ? "two" : "one");
+	ck_assert_int_eq(kv_exists(kv, "gone", 4), !whole);
+	ck_assert_int_eq(kv_exists(kv, "large", 5), whole);
+	ck_assert_int_eq(kv_exists(kv, "also", 4), whole);
+	ck_assert_int_eq(kv_stat(kv, "hour", 4, &meta), 0);
+	ck_assert_int_eq(meta.ttl_us == 0, whole);
+	if (!whole)
+		return;
+	ck_assert_int_eq(kv_get_bytes(kv, "large", 5, &got, &len), 0);
+	ck_assert(len == LARGE && value_holds(got, len, 3));
+	kv_release(got);
+}
+
+/* A commit that a crash has cut short is not there, also behind what was written afterwards. _i: changes that are left of it. */
+START_TEST(test_commit_is_whole)
+{
+	struct kv_put_options hour = {.ttl_us = 3600 * 1000000ull};
+	char command[400];
+	uint64_t lsn;
+
+	set(kv, "k", "one");
+	set(kv, "gone", "here");
+	ck_assert_int_eq(kv_put(kv, "hour", 4, "v", 1, &hour, NULL), 0);
+	lsn = commit_five();
+	copy_and_cut(lsn, (unsigned)_i);
+	stop();
+	snprintf(command, sizeof(command), "rm -r %s && mv %s.cut %s", path, path, path);
+	ck_assert_int_eq(system(command), 0);
+	options.services.log.recover = KV_RECOVER_PREFIX; /* should a mark have been written already */
+	start();
+	assert_commit(_i == COMMIT);
+	set(kv, "after", "v");
+	restart();
+	assert_commit(_i == COMMIT);
+	ck_assert_int_eq(kv_exists(kv, "after", 5), 1);
+	ck_assert_uint_eq(stats().pins, 0);
+}
+END_TEST
+
+/* One that takes several syncs is on disk at once, for those that wait for it. */
+START_TEST(test_commit_is_durable_at_once)
+{
+	enum { N = 1000, LEN = 8000 };
+	static struct store_step steps[N];
+	static char value[LEN], key[N][8];
+	uint64_t lsn, there;
+
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(key[i], sizeof(key[i]), "k%u", i);
+		steps[i] = step_of(STORE_STEP_PUT, key[i], value, sizeof(value));
+	}
+	disk_slow(5 * TIME_MS);
+	ck_assert_int_eq(store_commit(thread()->store, NULL, 0, steps, N, time_now(), &lsn), 0);
+	do {
+		there = durable_lsn();
+		ck_assert_msg(there <= lsn - N || there >= lsn, "%llu of %d", (unsigned long long)(lsn - there), N);
+		usleep(50);
+	} while (there < lsn);
+	disk_slow(0);
+	restart();
+	ck_assert_uint_eq(stats().items, N);
+}
+END_TEST
+
 /* What a client knew of a state that was lost never fits one that comes. */
 START_TEST(test_versions_after_a_loss)
 {
@@ -1455,6 +1617,9 @@ int main(void)
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_checkpoint);
 	tcase_add_test(tc, test_checkpoint_after_a_start);
+	tc = suite_case(suite, "commit", set_up, tear_down);
+	tcase_add_loop_test(tc, test_commit_is_whole, 0, COMMIT + 1);
+	tcase_add_test(tc, test_commit_is_durable_at_once);
 	tc = suite_case(suite, "push", set_up_push, tear_down);
 	tcase_add_test(tc, test_large);
 	tcase_add_test(tc, test_pushed_small);

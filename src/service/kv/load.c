@@ -6,6 +6,9 @@
  * took its place until its end, and what has expired made room without a record, but may be prolonged by one that comes
  * later. So from the first value that finds no room on, only the numbers of values are kept; and those that are left at
  * the end are read again.
+ *
+ * The records of a commit are held back until its last one is there, with their values in the store where no reader
+ * sees them: a crash may have cut it short, and then nothing of it counts.
  */
 #include "service/kv/log.h"
 
@@ -22,6 +25,14 @@ struct late {
 	char key[];
 };
 
+/* A record of a commit that is not whole yet. */
+struct held {
+	struct held *next;
+	struct wal_record record; /* with the key, and the value, below */
+	struct store_ref place;   /* of the value; no item: there is none, or no room */
+	char key[];
+};
+
 struct loading {
 	struct kv_log *log;
 	const struct service_host *host;
@@ -32,6 +43,8 @@ struct loading {
 	bool again;         /* the second time */
 	struct late **late; /* slots of lists, as many as a power of two */
 	size_t slots, lates;
+	struct held *held, **held_end; /* in their order; where the next one goes */
+	uint64_t held_lsn;             /* of the last one */
 };
 
 struct kv_clocks kv_clocks_now(void)
@@ -176,20 +189,6 @@ static void lates_sift(struct loading *l, uint64_t below, uint64_t until)
 	}
 }
 
-static bool again(void *arg)
-{
-	struct loading *l = arg;
-
-	lates_sift(l, 0, l->clocks.real);
-	l->again = l->lates;
-	if (l->again)
-		log_info("kv",
-			 "log: %zu values found no room beside others that are gone by its end: it is read again for "
-			 "them",
-			 l->lates);
-	return l->again;
-}
-
 /*
  * Records
  */
@@ -281,17 +280,16 @@ static int record_again(struct loading *l, const struct wal_record *r)
 	return load_result(r, rc);
 }
 
-static int record(void *arg, const struct wal_record *r)
+static int record_apply(struct loading *l, const struct wal_record *r)
 {
-	struct loading *l = arg;
 	struct store *store = l->log->store;
 	struct late **at;
 	int rc;
 
-	if (l->again)
-		return record_again(l, r);
 	switch (r->type) {
 	case WAL_SET:
+		if (l->full) /* since its place was given */
+			store_abandon(store, &l->place);
 		rc = l->full ? 0 : load_set(l, r, r->expires, 0);
 		if (rc == -ENOMEM)
 			l->full = true;
@@ -314,6 +312,135 @@ static int record(void *arg, const struct wal_record *r)
 		return 0;
 	}
 	return -EBADMSG;
+}
+
+/*
+ * Commits
+ */
+
+static void held_init(struct loading *l)
+{
+	l->held = NULL;
+	l->held_end = &l->held;
+}
+
+static void held_free(struct loading *l)
+{
+	struct held *held = l->held, *next;
+
+	for (; held; held = next) {
+		next = held->next;
+		store_abandon(l->log->store, &held->place);
+		free(held);
+	}
+	held_init(l);
+}
+
+/* The rest did not come. */
+static void held_drop(struct loading *l)
+{
+	if (!l->held)
+		return;
+	log_info(
+		"kv",
+		"log: changes from %llu to %llu are a part of a commit, the rest of which was not on disk: they do not "
+		"count",
+		(unsigned long long)l->held->record.lsn, (unsigned long long)l->held_lsn);
+	held_free(l);
+}
+
+/* A long value is there already, in its place. */
+static int held_keep_value(struct loading *l, struct held *held, const void *value)
+{
+	struct wal_record *r = &held->record;
+	int rc;
+
+	if (l->place.item && value == l->place.addr) {
+		held->place = l->place;
+		l->place.item = NULL;
+		return 0;
+	}
+	r->value = NULL;
+	if (l->full || (r->value_len && !value))
+		return 0;
+	STEPS(rc, store_reserve(l->log->store, r->key, r->key_len, r->value_len, 0, &held->place));
+	if (rc == -ENOMEM)
+		l->full = true;
+	if (rc != 0)
+		return rc == -ENOMEM ? 0 : load_result(r, rc);
+	if (r->value_len)
+		memcpy(held->place.addr, value, (size_t)r->value_len);
+	r->value = held->place.addr;
+	return 0;
+}
+
+static int held_add(struct loading *l, const struct wal_record *r)
+{
+	struct held *held = malloc(sizeof(*held) + r->key_len);
+
+	if (!held) {
+		log_error("kv", "no memory to load what the log keeps: a commit up to %llu",
+			  (unsigned long long)r->lsn);
+		return -ENOMEM;
+	}
+	*held = (struct held){.record = *r};
+	if (r->key_len)
+		memcpy(held->key, r->key, r->key_len);
+	held->record.key = held->key;
+	*l->held_end = held;
+	l->held_end = &held->next;
+	l->held_lsn = r->lsn;
+	return r->type == WAL_SET ? held_keep_value(l, held, r->value) : 0;
+}
+
+/* Its last record is there. */
+static int held_apply(struct loading *l)
+{
+	struct held *held;
+	int rc = 0;
+
+	while ((held = l->held) && rc == 0) {
+		l->place = held->place;
+		held->place.item = NULL;
+		rc = record_apply(l, &held->record);
+		l->held = held->next;
+		free(held);
+	}
+	if (!l->held)
+		held_init(l);
+	return rc;
+}
+
+static int record(void *arg, const struct wal_record *r)
+{
+	struct loading *l = arg;
+	struct store_ref place = l->place;
+	int rc;
+
+	if (l->again)
+		return record_again(l, r);
+	if (l->held && r->lsn != l->held_lsn + 1)
+		held_drop(l);
+	if (r->flags & WAL_MORE)
+		return held_add(l, r);
+	rc = held_apply(l);
+	l->place = place;
+	return rc ? rc : record_apply(l, r);
+}
+
+static bool again(void *arg)
+{
+	struct loading *l = arg;
+
+	held_drop(l);
+	lates_sift(l, 0, l->clocks.real);
+	l->again = l->lates;
+	if (l->again)
+		log_info("kv",
+			 "log: %zu values found no room beside others that are gone by its end: it is read again for "
+			 "them",
+			 l->lates);
+	return l->again;
 }
 
 static void progress(void *arg, uint64_t done, uint64_t total)
@@ -341,9 +468,14 @@ int kv_load(struct kv_log *log, const struct service_host *host, uint64_t *last)
 	struct store_stats stats;
 	char bytes[32], cut[64] = "", size[32];
 	struct store_ahead *ahead = store_load_ahead(log->store);
-	int rc = wal_recover(log->wal, &reader, &found);
+	int rc;
 
+	held_init(&l);
+	rc = wal_recover(log->wal, &reader, &found);
 	store_load_ahead_end(ahead);
+	if (rc == 0)
+		held_drop(&l);
+	held_free(&l);
 	store_abandon(log->store, &l.place);
 	lates_sift(&l, UINT64_MAX, 0);
 	free(l.late);

@@ -26,7 +26,7 @@
 
 _Static_assert((int)WAL_SET == STORE_CHANGE_SET && (int)WAL_DELETE == STORE_CHANGE_DELETE &&
 		       (int)WAL_EXPIRE == STORE_CHANGE_EXPIRE && (int)WAL_FLUSH == STORE_CHANGE_FLUSH &&
-		       WAL_EVICTED == STORE_CHANGE_EVICTED,
+		       WAL_EVICTED == STORE_CHANGE_EVICTED && WAL_MORE == STORE_CHANGE_MORE,
 	       "a change has one number in the store and in the log");
 
 /*
@@ -263,6 +263,17 @@ static void look_at_room(struct kv_log *log)
 	log->near_full = info.full;
 }
 
+/* The log has these. A commit of which it has a part only is not written yet: what a reader sees of that must not be
+ * told before all of it is on disk. */
+static void group_was_put(struct kv_log *log, unsigned n)
+{
+	struct kv_group *g = &log->group;
+
+	for (; n > 0; n--, g->put++)
+		if (!(g->change[g->put].flags & STORE_CHANGE_MORE))
+			log->written = g->change[g->put].lsn;
+}
+
 /* Where the disk has no room for all of a group it may have some for a part. What is tried again and again is
  * little. */
 static int group_put(struct kv_log *log)
@@ -275,8 +286,7 @@ static int group_put(struct kv_log *log)
 		n = (n + 3) / 4;
 	if (rc != 0)
 		return rc;
-	g->put += n;
-	log->written = g->change[g->put - 1].lsn;
+	group_was_put(log, n);
 	return 0;
 }
 

@@ -36,13 +36,14 @@ struct kv_log {
 	_Atomic uint64_t durable;
 	_Atomic bool failed;             /* for ever, and the waiting threads are to be told */
 	_Atomic uint64_t taken, largest; /* changes, and the longest row of them that was synced at once */
-	uint64_t written, synced, synced_at, unsynced; /* of the writer: numbers, when that was, bytes since then */
-	uint64_t looked_at;                            /* the files, when */
-	_Atomic bool removed;                          /* the files were removed */
-	bool near_full;                                /* no room for the next segment */
-	bool alone;  /* a change was synced that others wait for, and no other one with it */
-	bool broken; /* an error that is for ever */
-	bool lags;   /* at its end: the log lacks changes */
+	/* The writer's: numbers, behind which no commit goes on; when that was, bytes since then. */
+	uint64_t written, synced, synced_at, unsynced;
+	uint64_t looked_at;   /* the files, when */
+	_Atomic bool removed; /* the files were removed */
+	bool near_full;       /* no room for the next segment */
+	bool alone;           /* a change was synced that others wait for, and no other one with it */
+	bool broken;          /* an error that is for ever */
+	bool lags;            /* at its end: the log lacks changes */
 	struct kv_group group;
 
 	/* The checkpoints. */
