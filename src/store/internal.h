@@ -615,6 +615,8 @@ static inline void ref_set(struct store_ref *ref, struct store_item *item, uint6
 	ref->addr = item_value(item);
 	ref->len = item->value_len;
 	ref->version = version;
+	ref->flags = 0;
+	ref->type = STORE_STRING;
 }
 
 static inline void meta_set(struct store_meta *meta, const struct store_item *item)
@@ -622,6 +624,8 @@ static inline void meta_set(struct store_meta *meta, const struct store_item *it
 	meta->len = item->value_len;
 	meta->version = item->version;
 	meta->expires = item->expires;
+	meta->flags = 0;
+	meta->type = STORE_STRING;
 }
 
 /* No stripe's lock held. Gives one reference back; frees the item with the last. */

@@ -286,8 +286,10 @@ void store_look_ahead(struct store *store, const struct store_key key[], unsigne
 	}
 }
 
-int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
-	       uint64_t *len, uint64_t *version)
+/* Its length and what else is asked for go to *out under the lock. */
+static inline __attribute__((always_inline)) int item_copy(struct store *store, const void *key, size_t key_len,
+							   uint64_t now, void *buf, size_t size, struct store_meta *out,
+							   bool all)
 {
 	uint32_t tag = key_tag(store, key, key_len);
 	struct stripe *s = stripe_lock(store, tag);
@@ -296,9 +298,10 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
 	struct store_item *large = NULL;
 
 	if (item) {
-		*len = item->value_len;
-		if (version)
-			*version = item->version;
+		out->len = item->value_len;
+		out->version = item->version;
+		if (all)
+			meta_set(out, item);
 		if (likely(item->value_len <= MIN(size, STORE_COPY_MAX))) {
 			memcpy(buf, item_value(item), item->value_len);
 		} else if (item->value_len <= size) {
@@ -312,6 +315,26 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
 		store_item_release(store, large);
 	}
 	return !!item;
+}
+
+int store_read(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+	       struct store_meta *out)
+{
+	return item_copy(store, key, key_len, now, buf, size, out, true);
+}
+
+int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+	       uint64_t *len, uint64_t *version)
+{
+	struct store_meta meta;
+	int found = item_copy(store, key, key_len, now, buf, size, &meta, false);
+
+	if (found) {
+		*len = meta.len;
+		if (version)
+			*version = meta.version;
+	}
+	return found;
 }
 
 /*
