@@ -169,7 +169,13 @@ struct store_put {
 	uint32_t flags;       /* the client's, of no meaning here */
 };
 
-/* Publish a reservation under its key; consumed in every case. Returns 0 and the new version in
+/* store_reserve() for an item that is to have attributes, or perhaps, as it keeps those of another: with the put that
+ * it is published with, or one that has the same. */
+int store_reserve_for(struct store *store, const void *key, size_t key_len, uint64_t value_len,
+		      const struct store_put *put, uint64_t now, struct store_ref *out);
+
+/* Publish a reservation under its key; consumed in every case. One that store_reserve() made takes no attributes: its
+ * put has zeros there. Returns 0 and the new version in
  * *version (may be NULL), -EEXIST (if absent), -ENOENT (if present, or version of a missing key),
  * -ESTALE (another version), -ENOMEM (no memory for the index). put NULL: always, never expires. */
 int store_publish(struct store *store, struct store_ref *ref, const struct store_put *put, uint64_t now,
@@ -181,9 +187,9 @@ void store_abandon(struct store *store, struct store_ref *ref);
 int store_set(struct store *store, const void *key, size_t key_len, const void *value, size_t value_len,
 	      const struct store_put *put, uint64_t now, uint64_t *version);
 
-/* Add `delta` to a decimal integer value, as one step; its expiry stays. A missing one is 0, and the sum expires at
- * `expires`. -EINVAL: not digits with an optional minus, or not in 64 bits; -ERANGE: would overflow; -ENOMEM; -EAGAIN:
- * call again. value and version may be NULL. */
+/* Add `delta` to a decimal integer value, as one step; its expiry and its flags stay. A missing one is 0, and the sum
+ * expires at `expires`. -EINVAL: not digits with an optional minus, or not in 64 bits; -EMEDIUMTYPE: not a
+ * STORE_STRING; -ERANGE: would overflow; -ENOMEM; -EAGAIN: call again. value and version may be NULL. */
 int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t expires, uint64_t now,
 		int64_t *value, uint64_t *version);
 
