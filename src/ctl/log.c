@@ -85,6 +85,10 @@ static json_t *record_json(uint64_t at, const struct wal_record *r, const char *
 		ctl_json_set_bytes(o, "key", r->key, r->key_len);
 	if (r->type == WAL_SET)
 		json_object_set_new(o, "value_bytes", json_integer((json_int_t)r->value_len));
+	if (r->item_type)
+		json_object_set_new(o, "item_type", json_integer(r->item_type));
+	if (r->item_flags)
+		json_object_set_new(o, "item_flags", json_integer(r->item_flags));
 	if (r->version)
 		json_object_set_new(o, "version", json_integer((json_int_t)r->version));
 	if (r->expires != WAL_NEVER && (r->type == WAL_SET || r->type == WAL_EXPIRE))

@@ -23,7 +23,7 @@
 #define AHEAD_LINES 3 /* of one that is written as a rule so many */
 #define HUGE_PAGE (2 * MIB)
 
-_Static_assert(sizeof(struct change) == offsetof(struct change, copy) + CHANGE_COPY + 2, "whole cache lines");
+_Static_assert(sizeof(struct change) == offsetof(struct change, copy) + CHANGE_COPY + 1, "whole cache lines");
 
 int changes_init(struct changes *c, uint32_t size, uint64_t arena_size)
 {
@@ -117,8 +117,10 @@ static void change_copy(struct change *slot, struct store_item *item, enum store
 	slot->item = NULL;
 	slot->key_len = (uint16_t)item->key_len;
 	slot->value_len = type == STORE_CHANGE_SET ? (uint16_t)item->value_len : 0;
+	slot->attributes = type == STORE_CHANGE_SET && item->attributes;
 	memcpy(slot->copy, item->key, slot->key_len);
-	memcpy(slot->copy + slot->key_len, item_value(item), slot->value_len);
+	memcpy(slot->copy + slot->key_len, item_value(item),
+	       slot->value_len + (slot->attributes ? sizeof(struct item_attributes) : 0));
 }
 
 static void change_hold(struct changes *c, struct change *slot, struct store_item *item, enum store_change_type type)
@@ -194,7 +196,7 @@ int changes_flush(struct store *store)
 static void change_read(const struct change *slot, uint64_t lsn, struct store_change *out)
 {
 	struct store_item *item = slot->item;
-	bool set = slot->type == STORE_CHANGE_SET;
+	struct item_attributes attributes = {0};
 
 	*out = (struct store_change){
 		.lsn = lsn,
@@ -206,9 +208,15 @@ static void change_read(const struct change *slot, uint64_t lsn, struct store_ch
 		.key_len = item ? item->key_len : slot->key_len,
 		.item = item,
 	};
-	if (set) {
+	if (slot->type == STORE_CHANGE_SET) {
 		out->value = item ? item_value(item) : slot->copy + slot->key_len;
 		out->value_len = item ? item->value_len : slot->value_len;
+		if (item)
+			attributes = item_attributes(item);
+		else if (unlikely(slot->attributes))
+			memcpy(&attributes, slot->copy + slot->key_len + slot->value_len, sizeof(attributes));
+		out->item_flags = attributes.flags;
+		out->item_type = attributes.type;
 	}
 	if (!out->key_len)
 		out->key = NULL;

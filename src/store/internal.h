@@ -44,8 +44,9 @@ struct store_item {
 	_Atomic uint32_t tag; /* 32 bits of the key's hash; the top ones choose the stripe */
 	union {
 		struct {
-			uint64_t value_len : 44;
+			uint64_t value_len : 43;
 			uint64_t key_len : 12;
+			uint64_t attributes : 1; /* behind the value are its struct item_attributes */
 		};
 		struct {
 			uint8_t lengths[7];
@@ -63,8 +64,17 @@ struct store_item {
 
 _Static_assert(sizeof(struct store_item) == 48, "a header is three quarters of a cache line");
 
+/* What a plain item does without; zeros where it was to keep those of one that had none. */
+struct item_attributes {
+	uint32_t flags;
+	uint8_t type;
+	uint8_t reserved[3];
+};
+
+_Static_assert(sizeof(struct item_attributes) == 8, "so many bytes more");
+
 #define ITEM_ALIGN_FROM 4096 /* values from this size on begin on a cache line */
-#define VALUE_LIMIT ((1ull << 44) - 1)
+#define VALUE_LIMIT ((1ull << 43) - 1)
 #define ITEM_VERSION_MAX (1ull << 56)
 
 static inline uint64_t item_value_offset(uint64_t key_len, uint64_t value_len)
@@ -79,14 +89,29 @@ static inline uint64_t item_size(uint64_t key_len, uint64_t value_len)
 	return item_value_offset(key_len, value_len) + value_len;
 }
 
+/* What it has behind the value. */
+static inline uint64_t item_tail(const struct store_item *item)
+{
+	return item->attributes ? sizeof(struct item_attributes) : 0;
+}
+
 static inline uint64_t item_bytes(const struct store_item *item)
 {
-	return item_size(item->key_len, item->value_len);
+	return item_size(item->key_len, item->value_len) + item_tail(item);
 }
 
 static inline unsigned char *item_value(struct store_item *item)
 {
 	return (unsigned char *)item + item_value_offset(item->key_len, item->value_len);
+}
+
+static inline struct item_attributes item_attributes(const struct store_item *item)
+{
+	struct item_attributes out = {0};
+
+	if (unlikely(item->attributes))
+		memcpy(&out, (const char *)item + item_size(item->key_len, item->value_len), sizeof(out));
+	return out;
 }
 
 /*
@@ -478,7 +503,8 @@ struct change {
 	uint64_t version, expires;
 	uint8_t type, flags; /* an enum store_change_type */
 	uint16_t key_len, value_len;
-	unsigned char copy[CHANGE_COPY]; /* key and value */
+	bool attributes;
+	unsigned char copy[CHANGE_COPY]; /* key, value and attributes */
 };
 
 struct changes {
@@ -550,7 +576,7 @@ static inline bool changes_hold(const struct changes *c)
  * lines of a short one go to the processor of that thread and back again. */
 static inline bool change_is_copy(const struct store_item *item, enum store_change_type type)
 {
-	return item->key_len + (type == STORE_CHANGE_SET ? item->value_len : 0) <= CHANGE_COPY;
+	return item->key_len + (type == STORE_CHANGE_SET ? item->value_len + item_tail(item) : 0) <= CHANGE_COPY;
 }
 
 /* Use a grant up, under the stripe's lock: draws the LSN, which becomes the version of what is written, and publishes.
@@ -633,17 +659,25 @@ static inline void item_pin(struct stripe *s, struct store_item *item)
 
 static inline void ref_set(struct store_ref *ref, struct store_item *item, uint64_t version)
 {
+	struct item_attributes attributes = item_attributes(item);
+
 	ref->item = item;
 	ref->addr = item_value(item);
 	ref->len = item->value_len;
 	ref->version = version;
+	ref->flags = attributes.flags;
+	ref->type = attributes.type;
 }
 
 static inline void meta_set(struct store_meta *meta, const struct store_item *item)
 {
+	struct item_attributes attributes = item_attributes(item);
+
 	meta->len = item->value_len;
 	meta->version = item->version;
 	meta->expires = item->expires;
+	meta->flags = attributes.flags;
+	meta->type = attributes.type;
 }
 
 /* No stripe's lock held. Gives one reference back; frees the item with the last. */

@@ -25,6 +25,7 @@ static void item_rehouse(struct store *store, struct stripe *s, struct slot slot
 	atomic_store_explicit(&new->tag, atomic_load_explicit(&old->tag, memory_order_relaxed), memory_order_relaxed);
 	new->value_len = old->value_len;
 	new->key_len = old->key_len;
+	new->attributes = old->attributes;
 	new->version = old->version;
 	new->expires = old->expires;
 	evict_move(store, s, old, new);

@@ -122,18 +122,26 @@ static struct store_item *item_find(struct store *store, struct stripe *s, uint3
 	return NULL;
 }
 
-static uint64_t item_sizes(size_t key_len, uint64_t value_len)
+static uint64_t item_sizes(size_t key_len, uint64_t value_len, bool attributes)
 {
-	struct store_item sizes = {.value_len = value_len, .key_len = key_len & STORE_KEY_MAX};
+	struct store_item sizes = {
+		.value_len = value_len, .key_len = key_len & STORE_KEY_MAX, .attributes = attributes};
 
 	return sizes.sizes;
 }
 
+/* Whether what is written is to have room for them. */
+static bool put_has_attributes(const struct store_put *put)
+{
+	return put->flags || put->type || put->keep_attributes;
+}
+
 /* `part`: so much of the value is enough to begin with; 0: all of it. */
 static int item_create(struct store *store, uint32_t tag, const void *key, size_t key_len, uint64_t value_len,
-		       uint64_t part, uint64_t now, struct store_item **out)
+		       bool attributes, uint64_t part, uint64_t now, struct store_item **out)
 {
-	uint64_t size = item_size(key_len, value_len);
+	const uint64_t tail = attributes ? sizeof(struct item_attributes) : 0;
+	uint64_t size = item_size(key_len, value_len) + tail;
 	struct room_want want;
 	struct store_item *item;
 	int rc;
@@ -147,7 +155,7 @@ static int item_create(struct store *store, uint32_t tag, const void *key, size_
 		rc = -EFBIG;
 		want = (struct room_want){tag, size, key_len + value_len, 0};
 		if (part && part < value_len && store->eviction != STORE_EVICT_NONE)
-			want.part = item_value_offset(key_len, value_len) + part;
+			want.part = item_value_offset(key_len, value_len) + part + tail;
 		if (arena_can_hold(&store->arena, size))
 			rc = room_make(store, &want, now, &item);
 		if (rc == -ENOMEM)
@@ -159,7 +167,7 @@ static int item_create(struct store *store, uint32_t tag, const void *key, size_
 	}
 	atomic_store_explicit(&item->tag, tag, memory_order_relaxed);
 	/* A clearing of a window reads the heat of any item, and then at whether it is published. */
-	__atomic_store_n(&item->sizes, item_sizes(key_len, value_len), __ATOMIC_RELAXED);
+	__atomic_store_n(&item->sizes, item_sizes(key_len, value_len, attributes), __ATOMIC_RELAXED);
 	item->queue = QUEUE_NONE;
 	item->wheel_prev = 0;
 	memcpy(item->key, key, key_len);
@@ -281,8 +289,10 @@ void store_look_ahead(struct store *store, const struct store_key key[], unsigne
 	}
 }
 
-int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
-	       uint64_t *len, uint64_t *version)
+/* Its length and what else is asked for go to *out under the lock. */
+static inline __attribute__((always_inline)) int item_copy(struct store *store, const void *key, size_t key_len,
+							   uint64_t now, void *buf, size_t size, struct store_meta *out,
+							   bool all)
 {
 	uint32_t tag = key_tag(store, key, key_len);
 	struct stripe *s = stripe_lock(store, tag);
@@ -291,9 +301,10 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
 	struct store_item *large = NULL;
 
 	if (item) {
-		*len = item->value_len;
-		if (version)
-			*version = item->version;
+		out->len = item->value_len;
+		out->version = item->version;
+		if (all)
+			meta_set(out, item);
 		if (likely(item->value_len <= MIN(size, STORE_COPY_MAX))) {
 			memcpy(buf, item_value(item), item->value_len);
 		} else if (item->value_len <= size) {
@@ -309,6 +320,26 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
 	return !!item;
 }
 
+int store_read(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+	       struct store_meta *out)
+{
+	return item_copy(store, key, key_len, now, buf, size, out, true);
+}
+
+int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+	       uint64_t *len, uint64_t *version)
+{
+	struct store_meta meta;
+	int found = item_copy(store, key, key_len, now, buf, size, &meta, false);
+
+	if (found) {
+		*len = meta.len;
+		if (version)
+			*version = meta.version;
+	}
+	return found;
+}
+
 /*
  * Writing.
  */
@@ -321,8 +352,8 @@ static uint64_t reserved_bytes(struct store *store, const struct store_item *ite
 	return bytes > SMALL_MAX ? MIN(bytes, arena_extent(&store->arena, item)) : bytes;
 }
 
-static int reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t part,
-		   uint64_t now, struct store_ref *out)
+static int reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len,
+		   const struct store_put *put, uint64_t part, uint64_t now, struct store_ref *out)
 {
 	struct store_item *item;
 	struct stripe *s;
@@ -333,13 +364,15 @@ static int reserve(struct store *store, const void *key, size_t key_len, uint64_
 	if (!key_valid(key_len))
 		return -EINVAL;
 	tag = key_tag(store, key, key_len);
-	rc = item_create(store, tag, key, key_len, value_len, part, now, &item);
+	rc = item_create(store, tag, key, key_len, value_len, put && put_has_attributes(put), part, now, &item);
 	if (rc != 0)
 		return rc;
 	s = stripe_lock(store, tag);
 	s->pinned++;
 	lock_give(&s->lock, LOCK_STRIPE);
 	atomic_fetch_add_explicit(&store->reserved, reserved_bytes(store, item), memory_order_relaxed);
+	if (item->attributes)
+		memset((char *)item + item_size(key_len, value_len), 0, sizeof(struct item_attributes));
 	ref_set(out, item, 0);
 	return 0;
 }
@@ -347,13 +380,19 @@ static int reserve(struct store *store, const void *key, size_t key_len, uint64_
 int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t now,
 		  struct store_ref *out)
 {
-	return reserve(store, key, key_len, value_len, 0, now, out);
+	return reserve(store, key, key_len, value_len, NULL, 0, now, out);
 }
 
-/* Bytes of the value that the extent has room for. */
+int store_reserve_for(struct store *store, const void *key, size_t key_len, uint64_t value_len,
+		      const struct store_put *put, uint64_t now, struct store_ref *out)
+{
+	return reserve(store, key, key_len, value_len, put, 0, now, out);
+}
+
+/* Bytes of the value that the extent has room for, beside the rest. */
 static uint64_t ref_ready(struct store *store, const struct store_ref *ref)
 {
-	uint64_t offset = item_value_offset(ref->item->key_len, ref->len);
+	uint64_t offset = item_bytes(ref->item) - ref->len;
 
 	return MIN(ref->len, arena_extent(&store->arena, ref->item) - offset);
 }
@@ -361,7 +400,7 @@ static uint64_t ref_ready(struct store *store, const struct store_ref *ref)
 int store_reserve_part(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t part,
 		       uint64_t now, struct store_ref *out, uint64_t *ready)
 {
-	int rc = reserve(store, key, key_len, value_len, MAX(part, STORE_PART_MIN), now, out);
+	int rc = reserve(store, key, key_len, value_len, NULL, MAX(part, STORE_PART_MIN), now, out);
 
 	if (rc != 0)
 		return rc;
@@ -374,7 +413,7 @@ int store_reserve_part(struct store *store, const void *key, size_t key_len, uin
 int store_reserve_more(struct store *store, struct store_ref *ref, uint64_t bytes, uint64_t *ready)
 {
 	struct store_item *item = ref->item;
-	uint64_t offset = item_value_offset(item->key_len, ref->len), before = reserved_bytes(store, item);
+	uint64_t offset = item_bytes(item) - ref->len, before = reserved_bytes(store, item);
 	int rc;
 
 	must(item_is_reserved(item) && item->queue == QUEUE_GROWS);
@@ -423,6 +462,15 @@ static int put_check(const struct store_put *put, const struct store_item *old)
 		return !old || old->version < put->version ? 0 : -ESTALE;
 	}
 	return -EINVAL;
+}
+
+static void item_set_attributes(struct store_item *item, const struct store_put *put, const struct store_item *old)
+{
+	struct item_attributes attributes = {.flags = put->flags, .type = put->type};
+
+	if (put->keep_attributes && old)
+		attributes = item_attributes(old);
+	memcpy((char *)item + item_size(item->key_len, item->value_len), &attributes, sizeof(attributes));
 }
 
 /* The index step of a write: under the stripe's lock, with a whole item. */
@@ -475,6 +523,9 @@ static int item_publish(struct store *store, struct store_item *item, const stru
 	rc = put_check(put, old);
 	if (likely(rc == 0)) {
 		item->expires = put->keep_expiry && old ? old->expires : put->expires;
+		must(item->attributes || !put_has_attributes(put));
+		if (unlikely(item->attributes))
+			item_set_attributes(item, put, old);
 		rc = item_put(store, s, item, old, slot, put, &dead);
 	}
 	if (likely(rc == 0)) {
@@ -509,12 +560,15 @@ int store_set(struct store *store, const void *key, size_t key_len, const void *
 
 	if (unlikely(!key_valid(key_len)))
 		return -EINVAL;
-	rc = item_create(store, key_tag(store, key, key_len), key, key_len, value_len, 0, now, &item);
+	if (likely(!put))
+		put = &put_always;
+	rc = item_create(store, key_tag(store, key, key_len), key, key_len, value_len,
+			 unlikely(put_has_attributes(put)), 0, now, &item);
 	if (unlikely(rc != 0))
 		return rc;
 	if (value_len)
 		memcpy((char *)item + item_value_offset(key_len, value_len), value, value_len);
-	return item_publish(store, item, put ? put : &put_always, now, version);
+	return item_publish(store, item, put, now, version);
 }
 
 /* Digits with an optional minus, nothing else. */
@@ -553,7 +607,10 @@ static int integer_read(struct store *store, uint32_t tag, const void *key, size
 	if (item) {
 		put->condition = STORE_IF_VERSION;
 		put->version = item->version;
-		rc = integer_parse(item_value(item), item->value_len, value);
+		put->keep_attributes = item->attributes;
+		rc = item_attributes(item).type == STORE_STRING
+			     ? integer_parse(item_value(item), item->value_len, value)
+			     : -EMEDIUMTYPE;
 	}
 	stripe_unlock(store, s, &dead);
 	return rc;
@@ -584,7 +641,7 @@ int store_count(struct store *store, const void *key, size_t key_len, int64_t de
 		if (__builtin_add_overflow(result, delta, &result))
 			return -ERANGE;
 		len = snprintf(text, sizeof(text), "%lld", (long long)result);
-		rc = item_create(store, tag, key, key_len, (uint64_t)len, 0, now, &item);
+		rc = item_create(store, tag, key, key_len, (uint64_t)len, put.keep_attributes, 0, now, &item);
 		if (rc != 0)
 			return rc;
 		memcpy(item_value(item), text, (size_t)len);

@@ -52,6 +52,9 @@ struct store;
 
 struct store_item;
 
+/* What an item's value is, and so which commands take it. The store keeps it and looks at it no further. */
+enum store_type { STORE_STRING, STORE_HASH };
+
 /* A value or an extent for one: memory in the arena, and the hold on it. */
 struct store_ref {
 	struct store_item *item; /* NULL: none */
@@ -59,6 +62,8 @@ struct store_ref {
 	uint64_t len;
 	uint64_t version; /* rises with each write of the key, also over a delete; never 0 */
 	uint64_t expires; /* of what store_get() has found; else 0 */
+	uint32_t flags;   /* the client's, see struct store_put; 0 of a reservation */
+	uint8_t type;     /* an enum store_type; STORE_STRING of a reservation */
 };
 
 struct store_stats {
@@ -112,6 +117,17 @@ void store_look_ahead(struct store *store, const struct store_key key[], unsigne
 int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
 	       uint64_t *len, uint64_t *version);
 
+struct store_meta {
+	uint64_t len, version;
+	uint64_t expires; /* TIME_NEVER: never */
+	uint32_t flags;   /* the client's */
+	uint8_t type;     /* an enum store_type */
+};
+
+/* The same, and all that is to be told of the item: its length is out->len. */
+int store_read(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+	       struct store_meta *out);
+
 /* Seeded hash of a key. Clients cannot construct collisions. */
 uint64_t store_hash(const struct store *store, const void *key, size_t key_len);
 
@@ -147,9 +163,20 @@ struct store_put {
 	uint64_t version;
 	uint64_t expires; /* absolute, on time_now()'s scale; TIME_NEVER: does not */
 	bool keep_expiry; /* that of the value that is replaced; `expires` where there is none */
+	/* An item's attributes, with zeros those of a plain one. They stay with it until it is written again, and come
+	 * back with whatever reads it. One that has any takes 8 bytes more. */
+	bool keep_attributes; /* those of the value that is replaced; these where there is none */
+	uint8_t type;         /* an enum store_type */
+	uint32_t flags;       /* the client's, of no meaning here */
 };
 
-/* Publish a reservation under its key; consumed in every case. Returns 0 and the new version in
+/* store_reserve() for an item that is to have attributes, or perhaps, as it keeps those of another: with the put that
+ * it is published with, or one that has the same. */
+int store_reserve_for(struct store *store, const void *key, size_t key_len, uint64_t value_len,
+		      const struct store_put *put, uint64_t now, struct store_ref *out);
+
+/* Publish a reservation under its key; consumed in every case. One that store_reserve() made takes no attributes: its
+ * put has zeros there. Returns 0 and the new version in
  * *version (may be NULL), -EEXIST (if absent), -ENOENT (if present, or version of a missing key),
  * -ESTALE (another version), -ENOMEM (no memory for the index). put NULL: always, never expires. */
 int store_publish(struct store *store, struct store_ref *ref, const struct store_put *put, uint64_t now,
@@ -161,20 +188,15 @@ void store_abandon(struct store *store, struct store_ref *ref);
 int store_set(struct store *store, const void *key, size_t key_len, const void *value, size_t value_len,
 	      const struct store_put *put, uint64_t now, uint64_t *version);
 
-/* Add `delta` to a decimal integer value, as one step; its expiry stays. A missing one is 0, and the sum expires at
- * `expires`. -EINVAL: not digits with an optional minus, or not in 64 bits; -ERANGE: would overflow; -ENOMEM; -EAGAIN:
- * call again. value and version may be NULL. */
+/* Add `delta` to a decimal integer value, as one step; its expiry and its flags stay. A missing one is 0, and the sum
+ * expires at `expires`. -EINVAL: not digits with an optional minus, or not in 64 bits; -EMEDIUMTYPE: not a
+ * STORE_STRING; -ERANGE: would overflow; -ENOMEM; -EAGAIN: call again. value and version may be NULL. */
 int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t expires, uint64_t now,
 		int64_t *value, uint64_t *version);
 
 /* 1 deleted, 0 no such key. `if_version` 0: whatever version; else -ESTALE for another one. -EAGAIN: no room for
  * changes. */
 int store_delete(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t now);
-
-struct store_meta {
-	uint64_t len, version;
-	uint64_t expires; /* TIME_NEVER: never */
-};
 
 /* 1 and *out, 0 no such key; counts neither hit nor miss. */
 int store_stat(struct store *store, const void *key, size_t key_len, uint64_t now, struct store_meta *out);
@@ -316,6 +338,8 @@ struct store_change {
 	size_t key_len;
 	const void *value; /* of SET */
 	uint64_t value_len;
+	uint32_t item_flags;     /* of SET: the client's */
+	uint8_t item_type;       /* of SET: an enum store_type */
 	struct store_item *item; /* NULL: key and value are copies in the ring */
 };
 

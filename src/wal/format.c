@@ -52,11 +52,12 @@ uint64_t format_sum_end(const struct format_summer *summer)
 
 bool format_plausible(const struct format_record *r, uint64_t room)
 {
-	uint64_t key_len = format_key_len(r), value_len = format_value_len(r);
+	uint64_t key_len = format_key_len(r), behind = r->lengths & FORMAT_VALUE_MAX, gap = format_gap(r);
 
-	return r->type && key_len <= WAL_KEY_MAX && value_len <= room &&
-	       (r->type != WAL_SET || r->version < FORMAT_GAP) &&
-	       format_length(key_len, format_gap(r), value_len) <= room;
+	if (!r->type || key_len > WAL_KEY_MAX || behind > room || gap >= FORMAT_GAP ||
+	    (r->type == WAL_SET && r->version != gap) || (r->type == FORMAT_ITEM && gap > behind))
+		return false;
+	return format_length(key_len, gap, format_value_len(r)) <= room;
 }
 
 bool format_sound(const struct format_record *r)
@@ -65,6 +66,7 @@ bool format_sound(const struct format_record *r)
 
 	switch (r->type) {
 	case WAL_SET:
+	case FORMAT_ITEM:
 		return key && r->lsn;
 	case WAL_DELETE:
 	case WAL_EXPIRE:
@@ -83,7 +85,8 @@ const char *format_type_name(unsigned type, char buf[static 16])
 {
 	static const char *const name[] = {
 		[WAL_SET] = "SET",     [WAL_DELETE] = "DELETE",    [WAL_EXPIRE] = "EXPIRE",
-		[WAL_FLUSH] = "FLUSH", [FORMAT_COMMIT] = "COMMIT", [FORMAT_CHECKPOINT_END] = "CHECKPOINT-END"};
+		[WAL_FLUSH] = "FLUSH", [FORMAT_COMMIT] = "COMMIT", [FORMAT_CHECKPOINT_END] = "CHECKPOINT-END",
+		[FORMAT_ITEM] = "ITEM"};
 
 	if (type < ARRAY_SIZE(name) && name[type])
 		return name[type];

@@ -14,8 +14,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are overlaid 
 
 enum format_kind { FORMAT_LOG = 1, FORMAT_CHECKPOINT };
 
-/* Those of no caller, beside enum wal_type. */
-enum { FORMAT_COMMIT = 5, FORMAT_CHECKPOINT_END };
+/* Those of no caller, beside enum wal_type. An ITEM is a WAL_SET with attributes. A reader that does not know it refuses
+ * it: so a log without any is read by an older rdmad as well. */
+enum { FORMAT_COMMIT = 5, FORMAT_CHECKPOINT_END, FORMAT_ITEM, FORMAT_TYPES };
 #define FORMAT_TYPE_IGNORED 128 /* and above: passed over by readers that do not know them */
 
 /* A segment's head. */
@@ -37,7 +38,7 @@ _Static_assert(sizeof(struct format_header) == 4096, "a segment's header");
 struct format_record {
 	uint64_t checksum;
 	uint64_t lsn;
-	uint64_t lengths; /* 48 bits of the value, 16 of the key */
+	uint64_t lengths; /* 48 bits of the value, of ITEM with the gap, 16 of the key */
 	uint64_t expires; /* of COMMIT: bytes of its group, with itself */
 	union {
 		struct {
@@ -49,7 +50,8 @@ struct format_record {
 		uint64_t kind; /* all of these, for a writer */
 	};
 	uint64_t
-		/* of SET: bytes of its gap; of COMMIT: what was durable then; of CHECKPOINT-END: its records */
+		/* of SET: bytes of its gap; of ITEM: 16 bits of that, 8 of its type, 8 reserved, 32 of its flags; of
+		 * COMMIT: what was durable then; of CHECKPOINT-END: its records */
 		version;
 };
 _Static_assert(sizeof(struct format_record) == 48, "a record's header");
@@ -60,20 +62,25 @@ _Static_assert(sizeof(struct format_record) == 48, "a record's header");
 /* A value up to here is in memory with its record when that is checked; a longer one is placed. */
 #define FORMAT_WHOLE_MAX (64 * KIB)
 
-static inline uint64_t format_value_len(const struct format_record *r)
-{
-	return r->lengths & FORMAT_VALUE_MAX;
-}
-
 static inline uint16_t format_key_len(const struct format_record *r)
 {
 	return (uint16_t)(r->lengths >> 48);
 }
 
-/* A head that is plausible. */
+static inline bool format_is_set(const struct format_record *r)
+{
+	return r->type == WAL_SET || r->type == FORMAT_ITEM;
+}
+
+/* These of a head that is plausible. */
 static inline uint16_t format_gap(const struct format_record *r)
 {
-	return r->type == WAL_SET ? (uint16_t)r->version : 0;
+	return format_is_set(r) ? (uint16_t)r->version : 0;
+}
+
+static inline uint64_t format_value_len(const struct format_record *r)
+{
+	return (r->lengths & FORMAT_VALUE_MAX) - (r->type == FORMAT_ITEM ? format_gap(r) : 0);
 }
 
 /* Bytes of a record in front of its value. */

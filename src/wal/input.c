@@ -170,12 +170,14 @@ static void record_fill(struct found_record *out, const void *key)
 	out->record = (struct wal_record){
 		.lsn = h->lsn,
 		.expires = h->expires,
-		.version = h->type == WAL_SET ? 0 : h->version,
-		.type = (enum wal_type)h->type,
+		.version = format_is_set(h) ? 0 : h->version,
+		.type = format_is_set(h) ? WAL_SET : (enum wal_type)h->type,
 		.flags = h->flags,
 		.key_len = format_key_len(h),
 		.key = key,
 		.value_len = format_value_len(h),
+		.item_flags = h->type == FORMAT_ITEM ? (uint32_t)(h->version >> 32) : 0,
+		.item_type = h->type == FORMAT_ITEM ? (uint8_t)(h->version >> 16) : 0,
 	};
 }
 
@@ -233,7 +235,7 @@ static int next_long(struct input *input, const struct wal_reader *reader, struc
 	record_fill(out, input->key);
 	format_sum_begin(&summer, input->seed);
 	format_sum_add(&summer, input_here(input) + 8, len - 8);
-	if (h->type == WAL_SET && reader && reader->place)
+	if (format_is_set(h) && reader && reader->place)
 		rc = reader->place(reader->arg, &out->record, &value);
 	if (rc)
 		return rc;

@@ -98,7 +98,7 @@ static int take_item(struct reading *r, const struct found_record *f, uint64_t a
 		r->ended = f->header.version == r->found->items;
 		return r->ended;
 	}
-	if (f->header.type != WAL_SET)
+	if (!format_is_set(&f->header))
 		return f->header.type == FORMAT_COMMIT || f->header.type >= FORMAT_TYPE_IGNORED;
 	r->found->items++;
 	r->found->last = MAX(r->found->last, f->record.lsn);
@@ -130,11 +130,8 @@ static int take(struct reading *r, const struct found_record *f, uint64_t at)
 {
 	int rc;
 
-	if (f->header.type > FORMAT_CHECKPOINT_END && f->header.type < FORMAT_TYPE_IGNORED)
-		return log_fail(-EPROTONOSUPPORT, ROOM,
-				"%s: a record of type %u at %" PRIu64
-				", which this rdmad does not know: use the one that has written it",
-				r->path, f->header.type, at);
+	if (f->header.type >= FORMAT_TYPES && f->header.type < FORMAT_TYPE_IGNORED)
+		return newer(r, at, f->header.type);
 	rc = r->kind == FORMAT_LOG ? take_change(r, f, at) : take_item(r, f, at);
 	if (rc == 0)
 		r->input.at = at;

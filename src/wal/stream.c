@@ -176,14 +176,16 @@ static uint16_t gap_of(uint64_t at, const struct wal_record *r)
 static void head_put(unsigned char *at, const struct wal_record *r, uint16_t gap)
 {
 	bool expires = r->type == WAL_SET || r->type == WAL_EXPIRE || (int)r->type == FORMAT_COMMIT;
+	bool item = r->type == WAL_SET && (r->item_flags || r->item_type);
 	struct format_record *header = (void *)at;
 	unsigned char *key = at + sizeof(*header);
 
 	header->lsn = r->lsn;
-	header->lengths = r->value_len | (uint64_t)r->key_len << 48;
+	header->lengths = (r->value_len + (item ? gap : 0)) | (uint64_t)r->key_len << 48;
 	header->expires = expires ? r->expires : 0;
-	header->kind = (uint64_t)r->type | (uint64_t)r->flags << 8;
-	header->version = r->type == WAL_SET ? gap : r->version;
+	header->kind = (item ? FORMAT_ITEM : (uint64_t)r->type) | (uint64_t)r->flags << 8;
+	header->version =
+		r->type == WAL_SET ? gap | (uint64_t)r->item_type << 16 | (uint64_t)r->item_flags << 32 : r->version;
 	if (r->key_len)
 		memcpy(key, r->key, r->key_len);
 	memset(key + r->key_len, 0, gap);
@@ -221,9 +223,7 @@ static void stage_large(struct stage *s, const struct wal_record *r)
 
 static void stage_record(struct stage *s, const struct wal_record *r)
 {
-	size_t pad;
-
-	must(r->key_len <= WAL_KEY_MAX && r->value_len <= FORMAT_VALUE_MAX);
+	must(r->key_len <= WAL_KEY_MAX && r->value_len <= FORMAT_VALUE_MAX - FORMAT_GAP);
 	if (r->value_len > VALUE_SMALL)
 		stage_large(s, r);
 	else

@@ -47,6 +47,8 @@ struct wal_record {
 	const void *key;
 	const void *value; /* of SET */
 	uint64_t value_len;
+	uint32_t item_flags; /* of SET: attributes of the item, of no meaning here */
+	uint8_t item_type;
 };
 
 /*

@@ -338,6 +338,37 @@ START_TEST(test_incr_keeps_expiry)
 }
 END_TEST
 
+/* An item without any takes no more than before there were attributes; the rest of their rules is in store_model.c. */
+START_TEST(test_attributes)
+{
+	struct store_put put = {.expires = TIME_NEVER, .flags = 0x01020304, .type = STORE_HASH};
+	struct store_put keeps = {.expires = TIME_NEVER, .keep_attributes = true, .flags = 9};
+	struct store_meta meta;
+
+	ck_assert_int_eq(set_all(f.store, "12345678", 8, "12345678", 8, NULL, NOW, NULL), 0);
+	ck_assert_uint_eq(fixture_stats(&f).bytes_used, 64);
+	ck_assert_int_eq(set_all(f.store, "12345678", 8, "12345678", 8, &put, NOW, NULL), 0);
+	ck_assert_uint_gt(fixture_stats(&f).bytes_used, 64);
+	ck_assert_int_eq(set_all(f.store, "12345678", 8, "1", 1, &keeps, NOW, NULL), 0);
+	ck_assert_int_eq(store_stat(f.store, "12345678", 8, NOW, &meta), 1);
+	ck_assert(meta.flags == put.flags && meta.type == STORE_HASH);
+	ck_assert_int_eq(incr(f.store, "12345678", 8, 1, NOW, NULL, NULL), -EMEDIUMTYPE);
+	put.type = STORE_STRING;
+	ck_assert_int_eq(set_all(f.store, "12345678", 8, "7", 1, &put, NOW, NULL), 0);
+	ck_assert_int_eq(incr(f.store, "12345678", 8, 1, NOW, NULL, NULL), 0);
+	ck_assert_int_eq(store_expire(f.store, "12345678", 8, 0, NOW + TIME_S, NOW), 1);
+	ck_assert_int_eq(store_stat(f.store, "12345678", 8, NOW, &meta), 1);
+	ck_assert(meta.flags == put.flags && meta.type == STORE_STRING && meta.expires == NOW + TIME_S);
+	ck_assert_int_eq(set_all(f.store, "12345678", 8, "12345678", 8, NULL, NOW, NULL), 0);
+	ck_assert_int_eq(store_stat(f.store, "12345678", 8, NOW, &meta), 1);
+	ck_assert(meta.flags == 0 && meta.type == STORE_STRING);
+	ck_assert_uint_eq(fixture_stats(&f).bytes_used, 64);
+	ck_assert_int_eq(set_all(f.store, "new", 3, "1", 1, &keeps, NOW, NULL), 0);
+	ck_assert_int_eq(store_stat(f.store, "new", 3, NOW, &meta), 1);
+	ck_assert_uint_eq(meta.flags, 9);
+}
+END_TEST
+
 START_TEST(test_expiry_lazy)
 {
 	struct store_put put = {STORE_ALWAYS, 0, NOW + 50};
@@ -795,6 +826,7 @@ static TCase *operations_case(void)
 	tcase_add_loop_test(tc, test_pin_outlives, 0, 3 * FATES);
 	tcase_add_test(tc, test_incr);
 	tcase_add_test(tc, test_incr_keeps_expiry);
+	tcase_add_test(tc, test_attributes);
 	tcase_add_test(tc, test_expiry_lazy);
 	tcase_add_loop_test(tc, test_wheel_spans, 0, 5);
 	tcase_add_test(tc, test_tick_is_bounded);

@@ -234,9 +234,9 @@ struct copy {
 };
 
 static void mirror_set(struct copy *copy, const void *key, size_t key_len, const void *value, uint64_t len,
-		       uint64_t version, uint64_t expires)
+		       uint64_t version, uint64_t expires, uint32_t flags, uint8_t type)
 {
-	struct store_put put = {STORE_IF_OLDER, version, expires};
+	struct store_put put = {STORE_IF_OLDER, version, expires, .flags = flags, .type = type};
 	int rc = set_all(copy->mirror.store, key, key_len, value, len, &put, 0, NULL);
 
 	expect(rc == 0 || rc == -ESTALE);
@@ -248,7 +248,8 @@ static void mirror_apply(struct copy *copy, const struct store_change *c)
 
 	switch (c->type) {
 	case STORE_CHANGE_SET:
-		mirror_set(copy, c->key, c->key_len, c->value, c->value_len, c->lsn, c->expires);
+		mirror_set(copy, c->key, c->key_len, c->value, c->value_len, c->lsn, c->expires, c->item_flags,
+			   c->item_type);
 		return;
 	case STORE_CHANGE_DELETE:
 		store_load_delete(mirror, c->key, c->key_len, c->lsn);
@@ -291,7 +292,8 @@ static void copy_walk(struct copy *copy)
 		for (unsigned i = 0; i < n; i++) {
 			struct store_walked *w = &walked[i];
 
-			mirror_set(copy, w->key, w->key_len, w->ref.addr, w->ref.len, w->ref.version, w->expires);
+			mirror_set(copy, w->key, w->key_len, w->ref.addr, w->ref.len, w->ref.version, w->expires,
+				   w->ref.flags, w->ref.type);
 			store_unpin(copy->f.store, &w->ref);
 		}
 	} while (cursor);
@@ -313,6 +315,7 @@ static unsigned keys_in(struct fixture *a, struct fixture *b, uint64_t now)
 
 			expect(store_stat(b->store, w->key, w->key_len, now, &meta) == 1);
 			expect(meta.version == w->ref.version && meta.expires == w->expires);
+			expect(meta.flags == w->ref.flags && meta.type == w->ref.type);
 			expect(store_get(b->store, w->key, w->key_len, now, &ref) == 1);
 			expect(ref.len == w->ref.len && !memcmp(ref.addr, w->ref.addr, ref.len));
 			store_unpin(b->store, &ref);
@@ -340,10 +343,18 @@ static void random_set(struct writer *w, uint32_t key, uint64_t now)
 
 	if (random_next(&w->state) % 4 == 0)
 		put.expires = now + random_next(&w->state) % (50 * TIME_MS);
+	if (random_next(&w->state) % 3 == 0) {
+		put.flags = (uint32_t)random_next(&w->state);
+		put.type = STORE_HASH;
+	}
+	put.keep_attributes = random_next(&w->state) % 4 == 0;
 	if (random_next(&w->state) % 2) {
 		rc = set_all(w->copy->f.store, &key, 4, value, len, &put, now, &version);
 	} else {
-		expect(reserve_all(w->copy->f.store, &key, 4, len, now, &ref) == 0);
+		do
+			rc = store_reserve_for(w->copy->f.store, &key, 4, len, &put, now, &ref);
+		while (rc == -EAGAIN);
+		expect(rc == 0);
 		memset(ref.addr, (int)(now & 0xff), len);
 		if (random_next(&w->state) % 8 == 0) {
 			store_abandon(w->copy->f.store, &ref);

@@ -7,6 +7,8 @@
 struct entry {
 	bool there;
 	uint64_t len, version, expires;
+	uint32_t flags;
+	uint8_t type;
 	unsigned char value[BUF];
 };
 
@@ -54,6 +56,14 @@ static uint64_t random_expiry(struct model *m)
 	return dice(m, 2) ? TIME_NEVER : m->now + dice(m, 1ull << (1 + dice(m, 40)));
 }
 
+/* Mostly none. */
+static void random_attributes(struct model *m, struct store_put *put)
+{
+	put->flags = dice(m, 3) ? 0 : (uint32_t)dice(m, 1ull << 32);
+	put->type = dice(m, 4) ? STORE_STRING : STORE_HASH;
+	put->keep_attributes = !dice(m, 4);
+}
+
 static void op_set(struct model *m, unsigned key)
 {
 	struct entry *e = model_entry(m, key);
@@ -67,10 +77,14 @@ static void op_set(struct model *m, unsigned key)
 		len = (uint64_t)snprintf((char *)value, BUF, "%ld", (long)dice(m, 1000) - 500);
 	else
 		pattern_fill(value, len, dice(m, UINT64_MAX));
+	random_attributes(m, &put);
 	if (dice(m, 2)) {
 		rc = set_all(m->f.store, &key, 4, value, len, &put, m->now, &version);
 	} else {
-		expect(reserve_all(m->f.store, &key, 4, len, m->now, &ref) == 0);
+		do
+			rc = store_reserve_for(m->f.store, &key, 4, len, &put, m->now, &ref);
+		while (rc == -EAGAIN);
+		expect(rc == 0);
 		memcpy(ref.addr, value, len);
 		rc = store_publish(m->f.store, &ref, &put, m->now, &version);
 	}
@@ -80,6 +94,10 @@ static void op_set(struct model *m, unsigned key)
 	memcpy(e->value, value, len);
 	e->len = len;
 	e->expires = put.expires;
+	if (!put.keep_attributes || !e->there) {
+		e->flags = put.flags;
+		e->type = put.type;
+	}
 	model_wrote(m, key, version);
 }
 
@@ -88,14 +106,18 @@ static void op_read(struct model *m, unsigned key)
 	struct entry *e = model_entry(m, key);
 	static unsigned char buf[BUF];
 	uint64_t len, version;
+	struct store_meta meta, read;
 	struct store_ref ref;
-	struct store_meta meta;
 
 	expect(store_copy(m->f.store, &key, 4, m->now, buf, BUF, &len, &version) == e->there);
 	expect(store_get(m->f.store, &key, 4, m->now, &ref) == e->there);
 	expect(store_stat(m->f.store, &key, 4, m->now, &meta) == e->there);
 	if (!e->there)
 		return;
+	expect(store_read(m->f.store, &key, 4, m->now, buf, BUF, &read) == 1);
+	expect(read.len == e->len && read.version == e->version && read.expires == e->expires);
+	expect(read.flags == e->flags && ref.flags == e->flags && meta.flags == e->flags);
+	expect(read.type == e->type && ref.type == e->type && meta.type == e->type);
 	expect(len == e->len);
 	expect(ref.len == e->len);
 	expect(meta.len == e->len);
@@ -142,13 +164,17 @@ static void op_incr(struct model *m, unsigned key)
 		text[MIN(e->len, 31)] = 0;
 		old = strtol(text, &end, 10);
 		want = e->len > 20 || !e->len || end != text + e->len || !strchr("-0123456789", text[0]) ? -EINVAL : 0;
+		want = e->type == STORE_STRING ? want : -EMEDIUMTYPE;
 	}
 	expect(incr(m->f.store, &key, 4, delta, m->now, &value, &version) == want);
 	if (want)
 		return;
 	expect(value == old + delta);
-	if (!e->there)
+	if (!e->there) {
 		e->expires = TIME_NEVER;
+		e->flags = 0;
+		e->type = STORE_STRING;
+	}
 	e->len = (uint64_t)snprintf((char *)e->value, BUF, "%ld", old + delta);
 	model_wrote(m, key, version);
 }

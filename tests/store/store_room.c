@@ -14,13 +14,20 @@ struct filled {
 	bool there[KEYS];
 };
 
+/* Two of three have attributes, which say whose they are. */
+static uint32_t flags_of(uint32_t key)
+{
+	return key % 3 * key;
+}
+
 static int set_len(struct filled *t, uint32_t key, uint64_t len)
 {
+	struct store_put put = {.expires = TIME_NEVER, .flags = flags_of(key)};
 	struct store_ref ref;
 	int rc;
 
 	do {
-		rc = store_reserve(t->f.store, &key, sizeof(key), len, NOW, &ref);
+		rc = store_reserve_for(t->f.store, &key, sizeof(key), len, &put, NOW, &ref);
 		t->calls++;
 	} while (rc == -EAGAIN);
 	if (rc != 0)
@@ -28,7 +35,7 @@ static int set_len(struct filled *t, uint32_t key, uint64_t len)
 	pattern_fill(ref.addr, MIN(len, MARK), key);
 	if (len >= 2 * MARK)
 		pattern_fill((char *)ref.addr + len - MARK, MARK, key);
-	expect(store_publish(t->f.store, &ref, NULL, NOW, NULL) == 0);
+	expect(store_publish(t->f.store, &ref, &put, NOW, NULL) == 0);
 	t->there[key] = true;
 	t->keys = MAX(t->keys, key + 1);
 	return 0;
@@ -48,6 +55,7 @@ static void check_values(struct filled *t)
 		expect(store_get(t->f.store, &key, sizeof(key), NOW, &ref) == t->there[key]);
 		if (!t->there[key])
 			continue;
+		expect(ref.flags == flags_of(key));
 		expect(pattern_holds(ref.addr, MIN(ref.len, MARK)));
 		expect(ref.len < 2 * MARK || pattern_holds((char *)ref.addr + ref.len - MARK, MARK));
 		store_unpin(t->f.store, &ref);

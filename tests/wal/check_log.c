@@ -645,6 +645,69 @@ START_TEST(types_of_later_times)
 }
 END_TEST
 
+/* What a reader that does not know of attributes makes of a record: where it ends, and whether it is whole. */
+static uint64_t former_length(const unsigned char *at, uint64_t seed, bool *whole)
+{
+	const struct format_record *r = (const void *)at;
+	uint64_t len = sizeof(*r) + (r->lengths >> 48) + (r->lengths & FORMAT_VALUE_MAX);
+
+	len += r->type == WAL_SET ? r->version : 0;
+	*whole = format_sum(at + 8, len - 8, seed) == r->checksum;
+	return (len + 7) & ~7ull;
+}
+
+/* It refuses them: it would cut the log there, did it take them for torn. */
+START_TEST(attributes_are_refused_by_former_readers)
+{
+	static const uint64_t lens[] = {0, 600, 20000, 90 * KIB, 300 * KIB};
+	unsigned items = 0, sets = 0;
+	const unsigned char *file;
+	uint64_t at = HEADER, end, seed;
+	struct world w;
+	size_t *len;
+	bool whole;
+
+	open_new(&w, 5);
+	for (unsigned i = 0; i < 4 * ARRAY_SIZE(lens); i++)
+		world_set(&w, i % 3, lens[i % ARRAY_SIZE(lens)]);
+	ck_assert(world_write(&w, 4 * ARRAY_SIZE(lens)) == 0 && world_sync(&w) == 0);
+	end = w.wal->log.at;
+	seed = w.wal->log.seed;
+	file = segment_file(&w, FILE_LOG, w.wal->log.segment.id, &len);
+	while (at < end) {
+		const struct format_record *r = (const void *)(file + at);
+
+		items += r->type == 7 && r->version >> 32;
+		sets += r->type == WAL_SET && r->version < FORMAT_GAP;
+		at += former_length(file + at, seed, &whole);
+		ck_assert(whole);
+	}
+	ck_assert(at == end && items && sets && items + sets == 4 * ARRAY_SIZE(lens));
+	world_destroy(&w);
+}
+END_TEST
+
+START_TEST(gaps_that_cannot_be)
+{
+	struct format_record r = {.type = FORMAT_ITEM, .lsn = 1, .lengths = 1ull << 48 | 100};
+
+	ck_assert(format_plausible(&r, 1000) && format_sound(&r) && format_value_len(&r) == 100);
+	r.version = 100;
+	ck_assert(format_plausible(&r, 1000) && format_value_len(&r) == 0);
+	r.version = 101;
+	ck_assert(!format_plausible(&r, 1000));
+	r.lengths = 1ull << 48 | 600;
+	r.version = FORMAT_GAP;
+	ck_assert(!format_plausible(&r, 1000));
+	r.version = FORMAT_GAP - 1;
+	ck_assert(format_plausible(&r, 1000) && !format_plausible(&r, 600));
+	r.version |= 1ull << 32;
+	ck_assert(format_plausible(&r, 1000));
+	r.type = WAL_SET;
+	ck_assert(!format_plausible(&r, 2000));
+}
+END_TEST
+
 static void segment_aged(void *to, const char *name)
 {
 	struct world *w = to;
@@ -1631,6 +1694,8 @@ static Suite *suite(void)
 	tcase_add_test(tc, a_damaged_checkpoint_is_refused);
 	tcase_add_test(tc, no_manifest_is_no_empty_log);
 	tcase_add_test(tc, types_of_later_times);
+	tcase_add_test(tc, attributes_are_refused_by_former_readers);
+	tcase_add_test(tc, gaps_that_cannot_be);
 	tcase_add_test(tc, the_format_before_is_read);
 	tcase_add_test(tc, formats_of_later_times);
 

@@ -75,10 +75,23 @@ static unsigned key_number(const struct wal_record *r)
 	return key;
 }
 
+/* Every other item has attributes. */
+static uint32_t flags_of(uint64_t lsn)
+{
+	return lsn % 2 ? 0x80000000u | (uint32_t)lsn : 0;
+}
+
+static uint8_t type_of(uint64_t lsn)
+{
+	return lsn % 2 ? 255 - lsn % 16 : 0;
+}
+
 static void value_check(const struct wal_record *r, uint64_t lsn)
 {
 	const unsigned char *value = r->value;
 
+	ck_assert_uint_eq(r->item_flags, flags_of(lsn));
+	ck_assert_uint_eq(r->item_type, type_of(lsn));
 	for (uint64_t i = 0; i < r->value_len; i++)
 		if (value[i] != byte_of(lsn, i))
 			ck_abort_msg("value of LSN %ju is wrong at %ju", (uintmax_t)lsn, (uintmax_t)i);
@@ -193,8 +206,11 @@ static void batch_add(struct batch *b, unsigned n, const struct change *c)
 		.lsn = c->lsn, .expires = c->expires, .version = c->version, .type = c->type, .key = b->key[n]};
 	if (c->type != WAL_FLUSH)
 		r->key_len = key_of(c->key, b->key[n]);
-	if (c->type == WAL_SET)
-		r->value_len = c->len;
+	if (c->type != WAL_SET)
+		return;
+	r->value_len = c->len;
+	r->item_flags = flags_of(c->lsn);
+	r->item_type = type_of(c->lsn);
 }
 
 static void batch_values(struct batch *b, unsigned n)

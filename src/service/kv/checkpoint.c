@@ -57,6 +57,8 @@ static struct wal_record record_of(const struct kv_clocks *clocks, const struct 
 		.key_len = (uint16_t)w->key_len,
 		.value = w->ref.addr,
 		.value_len = w->ref.len,
+		.item_flags = w->ref.flags,
+		.item_type = w->ref.type,
 	};
 }
 

@@ -222,10 +222,22 @@ static bool is_late(const struct loading *l, const struct wal_record *r)
 	return at && (*at)->lsn == r->lsn;
 }
 
+static struct store_put load_put(const struct loading *l, const struct wal_record *r, uint64_t expires)
+{
+	return (struct store_put){
+		.condition = STORE_IF_OLDER,
+		.version = r->lsn,
+		.expires = kv_expires_from_log(&l->clocks, expires),
+		.type = r->item_type,
+		.flags = r->item_flags,
+	};
+}
+
 static int place(void *arg, const struct wal_record *r, void **value)
 {
 	struct loading *l = arg;
 	struct store *store = l->log->store;
+	struct store_put put = load_put(l, r, r->expires);
 	struct store_meta meta;
 	int rc;
 
@@ -234,7 +246,8 @@ static int place(void *arg, const struct wal_record *r, void **value)
 		return 0;
 	if (store_stat(store, r->key, r->key_len, 0, &meta) && meta.version >= r->lsn)
 		return 0;
-	STEPS(rc, store_reserve(store, r->key, r->key_len, r->value_len, l->again ? l->clocks.mono : 0, &l->place));
+	STEPS(rc, store_reserve_for(store, r->key, r->key_len, r->value_len, &put, l->again ? l->clocks.mono : 0,
+				    &l->place));
 	if (rc == 0)
 		*value = l->place.addr;
 	if (rc == -ENOMEM && !l->again) {
@@ -255,8 +268,7 @@ static void drop(void *arg, void *value)
 static int load_set(struct loading *l, const struct wal_record *r, uint64_t expires, uint64_t now)
 {
 	struct store *store = l->log->store;
-	struct store_put put = {
-		.condition = STORE_IF_OLDER, .version = r->lsn, .expires = kv_expires_from_log(&l->clocks, expires)};
+	struct store_put put = load_put(l, r, expires);
 	int rc;
 
 	if (l->place.item && r->value == l->place.addr)

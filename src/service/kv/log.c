@@ -162,6 +162,8 @@ static struct wal_record record_of(const struct kv_clocks *clocks, const struct 
 		.key = c->key,
 		.value = c->value,
 		.value_len = c->value_len,
+		.item_flags = c->item_flags,
+		.item_type = c->item_type,
 	};
 }
 
