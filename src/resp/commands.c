@@ -480,6 +480,7 @@ static void tell_step(struct resp_out *out, const char *name, const char *type, 
 static void tell_keys(struct resp_out *out, const struct resp_command *command)
 {
 	unsigned step, counter = key_count_at(command, &step);
+	bool only_reads = command->flags & RESP_READONLY || command->id == RESP_CMD_WATCH;
 
 	resp_set(out, counter || command->first);
 	if (!counter && !command->first)
@@ -487,9 +488,7 @@ static void tell_keys(struct resp_out *out, const struct resp_command *command)
 	resp_map(out, 3);
 	resp_bulk_text(out, "flags");
 	resp_set(out, 1);
-	resp_simple(out, command->group == RESP_PUBSUB_GROUP ? "not_key"
-			 : command->flags & RESP_READONLY    ? "RO"
-							     : "RW");
+	resp_simple(out, command->group == RESP_PUBSUB_GROUP ? "not_key" : only_reads ? "RO" : "RW");
 	tell_step(out, "begin_search", "index", 1);
 	tell_pair(out, "index", counter ? (int)counter : command->first);
 	tell_step(out, "find_keys", counter ? "keynum" : "range", 3);
