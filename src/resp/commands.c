@@ -197,8 +197,12 @@ static struct name name_of(const char *text, size_t len, uint16_t parent)
 		memcpy(&name.front, text, 8);
 		memcpy(&name.back, text + len - 8, 8);
 	} else if (len >= 4) {
-		memcpy(&name.front, text, 4);
-		memcpy(&name.back, text + len - 4, 4);
+		uint32_t half[2]; /* not into the words themselves: they are read whole at once, which would wait */
+
+		memcpy(&half[0], text, 4);
+		memcpy(&half[1], text + len - 4, 4);
+		name.front = half[0];
+		name.back = half[1];
 	} else {
 		name.front = (uint64_t)(uint8_t)text[0] | (uint64_t)(uint8_t)text[len / 2] << 8 |
 			     (uint64_t)(uint8_t)text[len - 1] << 16;
