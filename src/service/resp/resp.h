@@ -71,6 +71,8 @@ struct resp_client {
 	struct resp_multi *multi;           /* NULL: neither MULTI nor WATCH were said */
 	struct resp_view *view;             /* what is under way; see view.c */
 	uint64_t tells;                     /* the last change that the replies of this visit tell of */
+	void *step;                         /* of a command in steps, which answered -EAGAIN: what it has by then; walk.c */
+	void (*step_end)(struct resp_client *c); /* frees it, where the command does not come again; NULL: there is none */
 };
 
 /*
