@@ -13,7 +13,8 @@
 #define FLUSH_CHARGE 128      /* and as a step of a delete-all */
 #define SCAN_MOST 8192        /* keys looked at for one SCAN, whatever its COUNT */
 #define KEYS_MOST (256 * MIB) /* bytes of the answer to KEYS */
-#define RANDOM_TRIES 64       /* keys drawn before one is found that the client may read */
+#define FLUSH_WITHIN (STORE_COMMIT_MAX / 2) /* keys that a transaction deletes */
+#define RANDOM_TRIES 64                     /* keys drawn before one is found that the client may read */
 
 struct step {
 	uint64_t cursor;
@@ -53,10 +54,10 @@ static struct step *step_of(struct resp_client *c)
 	return step;
 }
 
-/* Whether the command is one of several that are carried out as one. */
+/* Whether the command is one of several that are carried out as one, and sees what those before it changed. */
 static bool is_within(const struct resp_client *c)
 {
-	return c->multi || c->out != &c->thread->out;
+	return resp_multi_open(c) || c->out != &c->thread->out;
 }
 
 /* Whether the command goes on now, or after the others. */
@@ -86,29 +87,55 @@ static bool page_add(void *arg, const void *key, size_t key_len, const struct st
 	return true;
 }
 
-/* The next keys that match, NULL: that there are, and that the client may read. */
-static void step_on(struct resp_client *c, struct step *step, unsigned budget, const struct resp_arg *pattern)
+/* A key is answered, if it matches (NULL: all do) and the client may read it. */
+static void found(struct resp_client *c, struct step *step, const struct resp_arg *key, const struct resp_arg *pattern)
 {
 	const struct auth_client *client = stream_client(c->stream);
-	bool all = auth_has_all(client);
 
+	if (pattern && !resp_match(pattern->at, pattern->len, key->at, key->len, false))
+		return;
+	if (!auth_has_all(client) && !auth_may(client, AUTH_READ, key->at, key->len))
+		return;
+	resp_bulk(&step->found, key->at, key->len);
+	step->count++;
+}
+
+/* The next key of the page, behind *at; false: there is none. */
+static bool page_next(const struct step *step, size_t *at, struct resp_arg *key)
+{
+	uint16_t len;
+
+	if (*at == step->len)
+		return false;
+	memcpy(&len, step->page + *at, sizeof(len));
+	*key = (struct resp_arg){step->page + *at + sizeof(len), len};
+	*at += sizeof(len) + len;
+	return true;
+}
+
+/* The next keys of the store go to the page. */
+static void page_fill(struct resp_client *c, struct step *step, unsigned budget)
+{
 	step->len = 0;
 	store_scan(c->thread->store, &step->cursor, budget, NULL, 0, resp_now(c), page_add, step);
 	step->done = !step->cursor;
-	for (size_t at = 0; at < step->len;) {
-		const char *key = step->page + at + sizeof(uint16_t);
-		uint16_t len;
-
-		memcpy(&len, step->page + at, sizeof(len));
-		at += sizeof(len) + len;
-		if (pattern && !resp_match(pattern->at, pattern->len, key, len, false))
-			continue;
-		if (!all && !auth_may(client, AUTH_READ, key, len))
-			continue;
-		resp_bulk(&step->found, key, len);
-		step->count++;
-	}
 	stream_charge(c->stream, STEP_CHARGE);
+}
+
+/* The next keys; behind the last of the store those that are written and not in it yet. */
+static void step_on(struct resp_client *c, struct step *step, unsigned budget, const struct resp_arg *pattern)
+{
+	struct resp_arg key;
+	unsigned changed = 0;
+	bool there;
+
+	page_fill(c, step, budget);
+	for (size_t at = 0; page_next(step, &at, &key);)
+		if (!resp_view_changes(c, &key))
+			found(c, step, &key, pattern);
+	while (step->done && resp_view_next(c, &changed, &key, &there))
+		if (there)
+			found(c, step, &key, pattern);
 }
 
 static const struct resp_arg *pattern_of(const struct resp_arg *arg)
@@ -213,12 +240,27 @@ int resp_do_scan(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	return cursor ? -ENOMEM : 0;
 }
 
+/* The first of the keys that are written and not in the store yet. */
+static void tell_written(struct resp_client *c)
+{
+	struct resp_arg key;
+	unsigned changed = 0;
+	bool there = false;
+
+	while (!there && resp_view_next(c, &changed, &key, &there))
+		;
+	if (there)
+		resp_bulk(c->out, key.at, key.len);
+	else
+		resp_null(c->out);
+}
+
 int resp_do_randomkey(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	const struct auth_client *client = stream_client(c->stream);
-	char key[STORE_KEY_MAX];
+	char drawn[STORE_KEY_MAX];
+	struct resp_arg key = {.at = drawn};
 	uint64_t random;
-	size_t len;
 	int rc;
 
 	tells_all(c);
@@ -226,26 +268,73 @@ int resp_do_randomkey(struct resp_client *c, const struct resp_arg *argv, unsign
 		rc = random_fill(&random, sizeof(random));
 		if (rc)
 			return rc;
-		len = store_random(c->thread->store, random, resp_now(c), key);
-		if (!len)
+		key.len = store_random(c->thread->store, random, resp_now(c), drawn);
+		if (!key.len)
 			break;
-		if (auth_has_all(client) || auth_may(client, AUTH_READ, key, len)) {
-			resp_bulk(c->out, key, len);
+		if (resp_view_changes(c, &key))
+			continue;
+		if (auth_has_all(client) || auth_may(client, AUTH_READ, key.at, key.len)) {
+			resp_bulk(c->out, key.at, key.len);
 			return 0;
 		}
 	}
-	resp_null(c->out);
+	tell_written(c);
 	return 0;
 }
 
 int resp_do_dbsize(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	struct store_stats stats;
+	struct store_meta meta;
+	struct resp_arg key;
+	unsigned changed = 0;
+	int64_t keys;
+	bool there;
 
 	store_get_stats(c->thread->store, &stats);
-	resp_number(c->out, (int64_t)stats.items);
+	keys = (int64_t)stats.items;
+	while (resp_view_next(c, &changed, &key, &there))
+		keys += there - store_stat(c->thread->store, key.at, key.len, resp_now(c), &meta);
+	resp_number(c->out, MAX(keys, 0));
 	tells_all(c);
 	return 0;
+}
+
+/* A delete-all as a part of the changes of a transaction: each key by itself. */
+static int flush_within(struct resp_client *c)
+{
+	struct store_stats stats;
+	struct resp_arg key;
+	uint64_t cursor = 0;
+	unsigned changed = 0;
+	bool there;
+	int rc = 0;
+
+	store_get_stats(c->thread->store, &stats);
+	if (stats.items > FLUSH_WITHIN) {
+		resp_error(c->out,
+			   "ERR %llu keys are too many to be deleted in a transaction, %u at most: FLUSHALL by itself "
+			   "has no limit",
+			   (unsigned long long)stats.items, FLUSH_WITHIN);
+		return 0;
+	}
+	do {
+		struct step *page = resp_view_keep(c, sizeof(*page)); /* the changes have its keys */
+
+		if (!page)
+			return -ENOMEM;
+		memset(page, 0, offsetof(struct step, page));
+		page->cursor = cursor;
+		page_fill(c, page, STEP);
+		cursor = page->cursor;
+		for (size_t at = 0; rc >= 0 && page_next(page, &at, &key);)
+			rc = resp_view_delete(c, &key);
+	} while (rc >= 0 && cursor);
+	while (rc >= 0 && resp_view_next(c, &changed, &key, &there))
+		rc = there ? resp_view_delete(c, &key) : 0;
+	if (rc >= 0)
+		resp_ok(c);
+	return MIN(rc, 0);
 }
 
 static int flush(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
@@ -256,17 +345,17 @@ static int flush(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 
 	if (argc > 2 || (argc == 2 && !resp_is(&argv[1], "sync") && !resp_is(&argv[1], "async")))
 		return resp_syntax_error(c);
+	if (is_within(c))
+		return flush_within(c);
 	step = step_of(c);
 	if (!step)
 		return -ENOMEM;
 	do {
 		rc = store_flush_some(c->thread->store, &step->cursor, &deleted);
 		stream_charge(c->stream, FLUSH_CHARGE);
-	} while (!rc && step->cursor && may_go_on(c));
-	if (!rc && step->cursor)
-		rc = -EAGAIN;
-	if (rc == -EAGAIN && !is_within(c))
-		return rc;
+	} while (!rc && step->cursor && stream_time_left(c->stream));
+	if (rc == -EAGAIN || (!rc && step->cursor))
+		return -EAGAIN;
 	if (!rc) {
 		resp_ok(c);
 		tells_all(c);
