@@ -17,6 +17,7 @@
 #define RDMAD_STREAM_H
 
 #include "auth/auth.h"
+#include "base/local.h"
 
 #include <sys/socket.h>
 
@@ -55,6 +56,7 @@ struct stream_attr {
 	uint64_t stall;     /* ns that answers may wait for a client that takes none; 0: for ever */
 	uint64_t idle;      /* ns after which a client that says nothing is closed; 0: never */
 	uint64_t first;     /* ns after which a stream that said nothing may give way; 0: never */
+	uint64_t keepalive; /* ns of silence after which the other end's host is asked; 0: never */
 	uint64_t turn;      /* ns of work after which a visit leaves the rest to the next turn */
 	uint64_t (*clock)(void);
 };
@@ -67,7 +69,7 @@ struct stream_stats {
 };
 
 struct stream_info {
-	uint64_t id; /* unique in the process among streams */
+	uint64_t id;
 	const char *transport; /* "tcp", "unix" */
 	char peer[128], local[128];
 	uint64_t bytes_in, bytes_out;
@@ -94,7 +96,7 @@ int stream_group_fd(const struct stream_group *group);  /* readable: there is so
 /* One turn; how much was done, 0: it may be time to sleep. */
 int stream_group_progress(struct stream_group *group, uint64_t now);
 uint64_t stream_group_deadline(const struct stream_group *group); /* when to call it though nothing comes */
-bool stream_group_quiet(const struct stream_group *group);        /* no stream wants another turn now */
+bool stream_group_quiet(struct stream_group *group); /* no stream wants another turn now; the next one asks the kernel */
 uint64_t stream_group_count(const struct stream_group *group);
 /* When the oldest that may give way was accepted; TIME_NEVER: there is none. And close it: false: there is none. */
 uint64_t stream_group_oldest(const struct stream_group *group);
@@ -106,7 +108,8 @@ void stream_group_get_stats(const struct stream_group *group, struct stream_stat
  * A stream.
  */
 struct stream_open {
-	int fd; /* taken over in each case */
+	int fd;      /* taken over in each case */
+	uint64_t id; /* unique in the process */
 	const struct stream_ops *ops;
 	void *context;
 	struct quota_share *share;          /* given back at the end; not where the call failed */
@@ -120,6 +123,8 @@ static inline void *stream_context(const struct stream *stream)
 }
 /* Mark for closing: at once, or, when `error` is 0, when all that was written has left. The first counts. */
 void stream_close(struct stream *stream, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The daemon is to end: closed, as soon as nothing of it is under way (stream_ops.quiet). Again and again. */
+void stream_drain(struct stream *stream);
 /* From within bytes(): to be handed the same again in a next turn; at the latest at `when`, 0: at once. */
 void stream_again(struct stream *stream, uint64_t when);
 /* From within bytes(), the unused rest is nothing of these: the next `len` bytes behind those that it uses go to

@@ -62,7 +62,8 @@ void wire_put_bytes(struct wire_cursor *c, const void *data, size_t len);
 	ROW(KV, 2, "kv")                                                                                               \
 	ROW(GPU, 3, "gpu")                                                                                             \
 	ROW(CHANNEL, 4, "channel")                                                                                     \
-	ROW(PEER, 5, "peer")
+	ROW(PEER, 5, "peer")                                                                                           \
+	ROW(RESP, 6, "resp")
 
 enum wire_service {
 #define WIRE_SERVICE_NUMBER(SERVICE, number, name) WIRE_##SERVICE = number,

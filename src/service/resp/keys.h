@@ -13,24 +13,6 @@
 
 #include "service/resp/resp.h"
 
-/* strings.c */
-resp_serve_fn resp_do_get, resp_do_set, resp_do_setnx, resp_do_setex, resp_do_psetex, resp_do_getset, resp_do_getdel,
-	resp_do_getex, resp_do_mget, resp_do_mset, resp_do_msetnx, resp_do_msetex, resp_do_strlen;
-/* parts.c */
-resp_serve_fn resp_do_append, resp_do_getrange, resp_do_substr, resp_do_setrange, resp_do_incr, resp_do_decr,
-	resp_do_incrby, resp_do_decrby, resp_do_incrbyfloat;
-/* options.c */
-resp_serve_fn resp_do_delifeq, resp_do_delex, resp_do_digest;
-/* keys.c */
-resp_serve_fn resp_do_del, resp_do_unlink, resp_do_exists, resp_do_touch, resp_do_type, resp_do_expire, resp_do_pexpire,
-	resp_do_expireat, resp_do_pexpireat, resp_do_ttl, resp_do_pttl, resp_do_expiretime, resp_do_pexpiretime,
-	resp_do_persist, resp_do_rename, resp_do_renamenx, resp_do_copy;
-/* object.c */
-resp_serve_fn resp_do_object_encoding, resp_do_object_idletime, resp_do_object_freq, resp_do_object_refcount,
-	resp_do_object_help, resp_do_memory_usage, resp_do_memory_help;
-/* walk.c */
-resp_serve_fn resp_do_keys, resp_do_scan, resp_do_randomkey, resp_do_dbsize, resp_do_flushdb, resp_do_flushall;
-
 /* Whether a value of so many bytes may be written to this key; else it was answered. Asked before the first write of a
  * command, so that one with several keys writes all or none. */
 bool resp_may_write(struct resp_client *c, const struct resp_arg *key, uint64_t len);
