@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 LIMIT = 120  # seconds that end a hang
@@ -407,8 +408,10 @@ class Pair:
         began = time.monotonic()
         replies = []
         for connection in self.connections[resp]:
-            connection.send(commands)
+            sender = threading.Thread(target=connection.send, args=(commands,))  # rdmad wants its replies taken meanwhile
+            sender.start()
             replies.append([connection.read() for _ in commands])
+            sender.join()
         self.slack.note(time.monotonic() - began)
         self.past = (self.past + [(resp, words) for words in commands])[-60:]
         kept = []
@@ -642,7 +645,7 @@ def redis(path, program):
 
 CONFIGURATION = """listen = ["tcp://127.0.0.1:0"];
 unix_socket = "{path}.main";
-control_socket = "{path}.control";
+control = {{ socket = "{path}.control"; }};
 services = ["kv", "resp"];
 insecure = true;
 workers = 2;
@@ -684,11 +687,12 @@ def main():
         compare_random(pair, Random(options.seed), options.commands)
         print(f"resp_differential: {pair.compared} replies compared")
     except (Error, OSError) as error:
-        failed = f"with --seed {options.seed}: {error}"
+        failed = f"with --seed {options.seed}: {error}\n" + "".join(server.tail() for server in servers[1:])
     finally:
         for server in servers:
-            failed = failed or server.stop()
-            server.process.poll() is None and server.stop()
+            wrong = server.stop()
+            if wrong:
+                failed = f"{failed or ''}\n{wrong}:\n{server.tail()}"
         shutil.rmtree(folder)
     if failed:
         print(f"resp_differential: {failed}", file=sys.stderr)

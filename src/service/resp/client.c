@@ -78,7 +78,7 @@ void resp_reply_errno(struct resp_client *c, int error)
 		resp_error(c->out, "OOM command not allowed when used memory > 'maxmemory'.");
 		break;
 	case EFBIG:
-		resp_error(c->out, "ERR string exceeds maximum allowed size (%" PRIu64 " bytes, kv.value_max)",
+		resp_error(c->out, "ERR string exceeds maximum allowed size (%" PRIu64 " bytes, kv.value_max)", (uint64_t)
 			   MIN(shared->kv->value_max, RESP_BULK_MAX));
 		break;
 	case EINVAL:
@@ -761,7 +761,9 @@ uint64_t resp_expires_at(const struct resp_client *c, int64_t unix_ms)
 
 int64_t resp_unix_of(const struct resp_client *c, uint64_t expires)
 {
-	uint64_t offset = unix_offset();
+	uint64_t at;
 
-	return (int64_t)(((expires > TIME_NEVER - offset ? TIME_NEVER : expires + offset) + TIME_MS / 2) / TIME_MS);
+	if (__builtin_add_overflow(expires, unix_offset(), &at) || at > TIME_NEVER - TIME_MS)
+		at = TIME_NEVER - TIME_MS;
+	return (int64_t)((at + TIME_MS / 2) / TIME_MS);
 }

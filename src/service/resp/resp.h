@@ -20,6 +20,8 @@
 #include "service/kv/kv.h"
 #include "stream/stream.h"
 
+#include <pthread.h>
+
 struct resp_client;
 
 /* By the rows of resp_settings. */
