@@ -318,8 +318,15 @@ int stream_open(struct stream_group *group, const struct stream_open *open, uint
 		local_close(open->fd);
 		return rc;
 	}
-	*s = (struct stream){.context = open->context, .group = group, .ops = open->ops, .fd = open->fd, .id = open->id,
-			     .opened = now, .active = now, .share = open->share, .writable = true};
+	*s = (struct stream){.context = open->context,
+			     .group = group,
+			     .ops = open->ops,
+			     .fd = open->fd,
+			     .id = open->id,
+			     .opened = now,
+			     .active = now,
+			     .share = open->share,
+			     .writable = true};
 	s->plain = family != AF_UNIX || local_refuse_passing(open->fd);
 	if (open->admission) {
 		s->admission = *open->admission;

@@ -24,8 +24,8 @@
 struct stream;
 struct stream_group;
 
-#define STREAM_READ (64 * KIB)     /* most bytes of one read, but into memory of the owner's */
-#define STREAM_OUT_HIGH (1 * MIB)  /* waiting to leave: nothing more is handed over */
+#define STREAM_READ (64 * KIB)    /* most bytes of one read, but into memory of the owner's */
+#define STREAM_OUT_HIGH (1 * MIB) /* waiting to leave: nothing more is handed over */
 
 /* Memory that leaves in its place among the bytes. When it has left, or never will, release(owner, item). */
 struct stream_piece {
@@ -92,11 +92,12 @@ int stream_take(int listener, struct sockaddr_storage *peer, socklen_t *len);
  */
 int stream_group_create(const struct stream_attr *attr, struct stream_group **out);
 void stream_group_destroy(struct stream_group *group); /* closes what remains; NULL is fine */
-int stream_group_fd(const struct stream_group *group);  /* readable: there is something to do */
+int stream_group_fd(const struct stream_group *group); /* readable: there is something to do */
 /* One turn; how much was done, 0: it may be time to sleep. */
 int stream_group_progress(struct stream_group *group, uint64_t now);
 uint64_t stream_group_deadline(const struct stream_group *group); /* when to call it though nothing comes */
-bool stream_group_quiet(struct stream_group *group); /* no stream wants another turn now; the next one asks the kernel */
+bool stream_group_quiet(
+	struct stream_group *group); /* no stream wants another turn now; the next one asks the kernel */
 uint64_t stream_group_count(const struct stream_group *group);
 /* When the oldest that may give way was accepted; TIME_NEVER: there is none. And close it: false: there is none. */
 uint64_t stream_group_oldest(const struct stream_group *group);
@@ -112,8 +113,8 @@ struct stream_open {
 	uint64_t id; /* unique in the process */
 	const struct stream_ops *ops;
 	void *context;
-	struct quota_share *share;          /* given back at the end; not where the call failed */
-	struct auth_admission *admission;   /* taken over; NULL: all rights */
+	struct quota_share *share;        /* given back at the end; not where the call failed */
+	struct auth_admission *admission; /* taken over; NULL: all rights */
 };
 int stream_open(struct stream_group *group, const struct stream_open *open, uint64_t now, struct stream **out);
 

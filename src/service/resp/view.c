@@ -19,7 +19,7 @@ struct entry {
 	const char *key;
 	size_t key_len;
 	uint64_t hash;
-	bool read;             /* `version` and `expires` are what was seen; 0: it was not there */
+	bool read; /* `version` and `expires` are what was seen; 0: it was not there */
 	uint64_t version, expires;
 	struct store_ref base; /* pinned, or item NULL */
 	enum change change;
@@ -185,7 +185,8 @@ int resp_view_stat(struct resp_client *c, const struct resp_arg *key, struct res
 
 	/* The length is not known of what was not read with its value. */
 	if (rc == 1 && out->entry && !((struct entry *)out->entry)->base.item) {
-		if (!store_stat(c->thread->store, key->at, key->len, resp_now(c), &meta) || meta.version != out->version)
+		if (!store_stat(c->thread->store, key->at, key->len, resp_now(c), &meta) ||
+		    meta.version != out->version)
 			return -ESTALE;
 		out->len = meta.len;
 	}
@@ -219,7 +220,8 @@ static void entry_set(struct resp_client *c, struct entry *e, const struct store
 	e->fresh = *fresh;
 }
 
-char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *put, int *rc)
+char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *put,
+		      int *rc)
 {
 	struct store_ref fresh;
 	struct entry *e;
@@ -376,11 +378,11 @@ int resp_view_commit(struct resp_client *c)
 							       .expires = e->will_expire,
 							       .keep_expiry = e->keep_expiry};
 		else if (e->change != KEPT)
-			v->step[steps++] = (struct store_step){
-				.kind = e->change == DELETED ? STORE_STEP_DELETE : STORE_STEP_EXPIRE,
-				.key = e->key,
-				.key_len = e->key_len,
-				.expires = e->will_expire};
+			v->step[steps++] = (struct store_step){.kind = e->change == DELETED ? STORE_STEP_DELETE
+											    : STORE_STEP_EXPIRE,
+							       .key = e->key,
+							       .key_len = e->key_len,
+							       .expires = e->will_expire};
 	}
 	rc = store_commit(c->thread->store, v->check, checks, v->step, steps, now, &lsn);
 	if (rc != 0)
