@@ -121,11 +121,6 @@ void stream_receive(struct stream *s, void *to, size_t len)
 	s->in.left = len;
 }
 
-void stream_receive_drop(struct stream *s)
-{
-	s->in.to = NULL;
-}
-
 void stream_charge(struct stream *s, unsigned requests)
 {
 	uint64_t when;

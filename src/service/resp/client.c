@@ -1,8 +1,8 @@
 /*
  * client.c: a connection: bytes to commands, what the client may, replies on their way.
  *
- * A visit of the stream carries out the commands that came, as far as the turn has time, and writes all their replies at
- * once. A long value of a SET goes from the socket to its place in the arena: see "Long values".
+ * A visit of the stream carries out the commands that came, as far as the turn has time, and writes all their replies
+ * at once. A long value of a SET goes from the socket to its place in the arena: see "Long values".
  */
 #include "service/resp/resp.h"
 
@@ -389,8 +389,8 @@ static void client_again(struct resp_client *c)
 
 /*
  * Long values. When the length of one is known, its place is reserved, and its bytes are received there; what is before
- * it and behind it is kept in the head, where the command is then whole. Room is made in parts, as the bytes come, so that
- * a client that never sends them drops little of what others have.
+ * it and behind it is kept in the head, where the command is then whole. Room is made in parts, as the bytes come: so a
+ * client that never sends them drops little of what others have.
  */
 
 static bool large_argument(const struct resp_client *c)
@@ -603,7 +603,7 @@ static ssize_t client_take(struct resp_client *c, const char *at, size_t len, bo
 		client_end_command(c);
 	else
 		client_again(c);
-	/* Of a command in the head, all is kept; else its bytes come again. */
+	/* A command in the head is kept whole; the bytes of another come again. */
 	c->pending = rc != 0 && before;
 	return rc == 0 || before ? (ssize_t)(c->parser.used - before) : 0;
 }

@@ -124,7 +124,7 @@ static inline void resp_count(_Atomic uint64_t *counter)
 
 /*
  * Carries a command out; argv[0] is its name (and argv[1] that of a subcommand), the arity fits, and the client may do
- * it to its keys. 0: it was answered, by resp_...(c->out). -EAGAIN: later; whatever was written to `out` and the view is
+ * it to its keys. 0: it was answered, by resp_...(c->out). -EAGAIN: later; what was written to `out` and the view is
  * taken back, and the same command comes again. Others: an error as of the store, answered by the caller of this.
  */
 typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, unsigned argc);
@@ -140,8 +140,8 @@ typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, un
 #define RESP_DO_SCRIPTS(DO)
 #define RESP_DO_HASHES(DO)
 #define RESP_DO_ALL(DO) \
-	RESP_DO_MULTI(DO) RESP_DO_STRINGS(DO) RESP_DO_KEYS(DO) RESP_DO_CONNECTION(DO) RESP_DO_SERVER(DO) RESP_DO_PUBSUB(DO) \
-	RESP_DO_SCRIPTS(DO) RESP_DO_HASHES(DO)
+	RESP_DO_MULTI(DO) RESP_DO_STRINGS(DO) RESP_DO_KEYS(DO) RESP_DO_CONNECTION(DO) RESP_DO_SERVER(DO) \
+	RESP_DO_PUBSUB(DO) RESP_DO_SCRIPTS(DO) RESP_DO_HASHES(DO)
 /* clang-format on */
 #define RESP_DECLARE(ID, name) resp_serve_fn resp_do_##name;
 RESP_DO_ALL(RESP_DECLARE)

@@ -1,7 +1,7 @@
 /*
- * view.c: the step of a command: what it reads of the store, and what it is going to write. Nothing is locked meanwhile.
- * Each key that was read has the version that it had; each that is written has a reservation. In the end all is checked
- * and published at once by store_commit(), or nothing is, and the command runs again.
+ * view.c: the step of a command: what it reads of the store, and what it is going to write. Nothing is locked
+ * meanwhile. Each key that was read has the version that it had; each that is written has a reservation. In the end all
+ * is checked and published at once by store_commit(), or nothing is, and the command runs again.
  *
  * A thread has one step at a time, so its memory is the thread's. Keys of a step are found by a small hash table, as
  * there may be thousands in one MSET.
