@@ -740,19 +740,32 @@ int64_t resp_unix_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* Between the system's clock and the store's. Two looks at them are less than half a millisecond apart, as a rule, so
+ * that a time to the millisecond comes back as it was given. */
+static uint64_t unix_offset(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * TIME_S + (uint64_t)now.tv_nsec - time_now();
+}
+
 uint64_t resp_expires_at(const struct resp_client *c, int64_t unix_ms)
 {
-	int64_t left = unix_ms - resp_unix_ms();
+	uint64_t offset = unix_offset(), at;
 
-	if (left <= 0)
+	if (unix_ms <= 0)
 		return resp_now(c);
-	return (uint64_t)left > TIME_NEVER / TIME_MS ? TIME_NEVER - 1
-						     : time_after(resp_now(c), (uint64_t)left * TIME_MS);
+	if (__builtin_mul_overflow((uint64_t)unix_ms, TIME_MS, &at))
+		return TIME_NEVER - 1;
+	return MAX(at > offset ? at - offset : 0, resp_now(c));
 }
 
 int64_t resp_unix_of(const struct resp_client *c, uint64_t expires)
 {
-	uint64_t now = resp_now(c);
+	uint64_t at;
 
-	return resp_unix_ms() + (expires > now ? (int64_t)((expires - now + TIME_MS / 2) / TIME_MS) : 0);
+	if (__builtin_add_overflow(expires, unix_offset(), &at) || at > TIME_NEVER - TIME_MS)
+		at = TIME_NEVER - TIME_MS;
+	return (int64_t)((at + TIME_MS / 2) / TIME_MS);
 }

@@ -132,8 +132,20 @@ typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, un
 /* What carries commands out, file by file: RESP_CMD_<first> by resp_do_<second>. */
 /* clang-format off */
 #define RESP_DO_MULTI(DO) DO(MULTI, multi) DO(EXEC, exec) DO(DISCARD, discard) DO(WATCH, watch) DO(UNWATCH, unwatch)
-#define RESP_DO_STRINGS(DO)
-#define RESP_DO_KEYS(DO)
+#define RESP_DO_STRINGS(DO) \
+	DO(GET, get) DO(SET, set) DO(SETNX, setnx) DO(SETEX, setex) DO(PSETEX, psetex) DO(GETSET, getset) \
+	DO(GETDEL, getdel) DO(GETEX, getex) DO(MGET, mget) DO(MSET, mset) DO(MSETNX, msetnx) DO(MSETEX, msetex) \
+	DO(STRLEN, strlen) DO(APPEND, append) DO(GETRANGE, getrange) DO(SUBSTR, substr) DO(SETRANGE, setrange) \
+	DO(INCR, incr) DO(DECR, decr) DO(INCRBY, incrby) DO(DECRBY, decrby) DO(INCRBYFLOAT, incrbyfloat) \
+	DO(DELIFEQ, delifeq) DO(DELEX, delex) DO(DIGEST, digest)
+#define RESP_DO_KEYS(DO) \
+	DO(DEL, del) DO(UNLINK, unlink) DO(EXISTS, exists) DO(TOUCH, touch) DO(TYPE, type) DO(EXPIRE, expire) \
+	DO(PEXPIRE, pexpire) DO(EXPIREAT, expireat) DO(PEXPIREAT, pexpireat) DO(TTL, ttl) DO(PTTL, pttl) \
+	DO(EXPIRETIME, expiretime) DO(PEXPIRETIME, pexpiretime) DO(PERSIST, persist) DO(RENAME, rename) \
+	DO(RENAMENX, renamenx) DO(COPY, copy) DO(OBJECT_ENCODING, object_encoding) \
+	DO(OBJECT_IDLETIME, object_idletime) DO(OBJECT_FREQ, object_freq) DO(OBJECT_REFCOUNT, object_refcount) \
+	DO(OBJECT_HELP, object_help) DO(MEMORY_USAGE, memory_usage) DO(MEMORY_HELP, memory_help) DO(KEYS, keys) \
+	DO(SCAN, scan) DO(RANDOMKEY, randomkey) DO(DBSIZE, dbsize) DO(FLUSHDB, flushdb) DO(FLUSHALL, flushall)
 #define RESP_DO_CONNECTION(DO)
 #define RESP_DO_SERVER(DO)
 #define RESP_DO_PUBSUB(DO)
@@ -188,12 +200,18 @@ char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t 
 int resp_view_delete(struct resp_client *c, const struct resp_arg *key);
 /* 1, 0 there is no such key, -errno. An `expires` that is past deletes it. */
 int resp_view_expire(struct resp_client *c, const struct resp_arg *key, uint64_t expires);
-/* Reply with a value: a long one leaves from where it is, without a copy. */
+/* Reply with a value, or a part of it: a long one leaves from where it is, without a copy. */
 void resp_reply_value(struct resp_client *c, const struct resp_value *value);
 /* All of it happens: 0. -ESTALE: others changed what was read; -EAGAIN; -ENOMEM. */
 int resp_view_commit(struct resp_client *c);
 /* Nothing of it happens, if it has not. In every case the step's end. */
 void resp_view_end(struct resp_client *c);
+/* Memory that stays until the step's end; NULL: there is none. */
+void *resp_view_keep(struct resp_client *c, size_t size);
+/* Whether the step writes or deletes the key, so that it is not as in the store. */
+bool resp_view_changes(const struct resp_client *c, const struct resp_arg *key);
+/* The next key that it writes or deletes, from *at on, which begins as 0; false: there is none. */
+bool resp_view_next(const struct resp_client *c, unsigned *at, struct resp_arg *key, bool *there);
 /* One more condition of the commit: what the key has to be. */
 int resp_view_expect(struct resp_client *c, const struct resp_arg *key, uint64_t version, uint64_t expires);
 

@@ -24,6 +24,7 @@ struct entry {
 	struct store_ref base; /* pinned, or item NULL */
 	enum change change;
 	struct store_ref fresh; /* of SET */
+	struct store_ref last;  /* the one before: a command may still read what it replaces */
 	uint64_t will_expire;   /* of SET and EXPIRES */
 	bool keep_expiry;       /* of SET */
 };
@@ -36,6 +37,12 @@ struct resp_view {
 	struct store_check *check;
 	struct store_step *step;
 	unsigned changes;
+	struct keep *keep;
+};
+
+struct keep {
+	struct keep *next;
+	max_align_t at[];
 };
 
 int resp_view_new(struct resp_thread *thread)
@@ -104,6 +111,17 @@ static struct entry *view_entry(struct resp_client *c, const struct resp_arg *ke
 	v->slot[at] = ++v->count;
 	v->entry[v->count - 1] = (struct entry){.key = key->at, .key_len = key->len, .hash = hash};
 	return &v->entry[v->count - 1];
+}
+
+void *resp_view_keep(struct resp_client *c, size_t size)
+{
+	struct keep *keep = malloc(sizeof(*keep) + size);
+
+	if (!keep)
+		return NULL;
+	keep->next = c->thread->view->keep;
+	c->thread->view->keep = keep;
+	return keep->at;
 }
 
 static bool is_key(const struct resp_arg *key)
@@ -204,12 +222,21 @@ static int reserve(struct resp_client *c, const struct resp_arg *key, size_t len
 	return rc;
 }
 
+/* What the step was going to write is not wanted, but stays while this command may read it. */
+static void entry_drop(struct resp_client *c, struct entry *e)
+{
+	if (e->change != SET)
+		return;
+	store_abandon(c->thread->store, &e->last);
+	e->last = e->fresh;
+	e->fresh.item = NULL;
+}
+
 static void entry_set(struct resp_client *c, struct entry *e, const struct store_ref *fresh, const struct resp_put *put)
 {
 	bool was = e->change == KEPT || e->change == SET;
 
-	if (e->change == SET)
-		store_abandon(c->thread->store, &e->fresh);
+	entry_drop(c, e);
 	if (put->keep_expiry && e->change == EXPIRES) {
 		/* What the step says of it already. */
 	} else if (!(put->keep_expiry && e->change == SET)) {
@@ -267,8 +294,7 @@ int resp_view_delete(struct resp_client *c, const struct resp_arg *key)
 	if (rc != 1)
 		return rc;
 	e = view_entry(c, key, &rc);
-	if (e->change == SET)
-		store_abandon(c->thread->store, &e->fresh);
+	entry_drop(c, e);
 	e->change = DELETED;
 	return 1;
 }
@@ -288,6 +314,40 @@ int resp_view_expire(struct resp_client *c, const struct resp_arg *key, uint64_t
 	e->will_expire = expires;
 	e->keep_expiry = false;
 	return 1;
+}
+
+bool resp_view_changes(const struct resp_client *c, const struct resp_arg *key)
+{
+	const struct resp_view *v = c->thread->view;
+	uint64_t hash;
+
+	if (!v->count)
+		return false;
+	hash = store_hash(c->thread->store, key->at, key->len);
+	for (uint32_t at = (uint32_t)hash & (v->slots - 1); v->slot[at]; at = (at + 1) & (v->slots - 1)) {
+		const struct entry *e = &v->entry[v->slot[at] - 1];
+
+		if (e->hash == hash && e->key_len == key->len && memcmp(e->key, key->at, key->len) == 0)
+			return e->change == SET || e->change == DELETED;
+	}
+	return false;
+}
+
+bool resp_view_next(const struct resp_client *c, unsigned *at, struct resp_arg *key, bool *there)
+{
+	const struct resp_view *v = c->thread->view;
+
+	for (; *at < v->count; ++*at) {
+		const struct entry *e = &v->entry[*at];
+
+		if (e->change != SET && e->change != DELETED)
+			continue;
+		*key = (struct resp_arg){e->key, e->key_len};
+		*there = e->change == SET;
+		++*at;
+		return true;
+	}
+	return false;
 }
 
 int resp_view_expect(struct resp_client *c, const struct resp_arg *key, uint64_t version, uint64_t expires)
@@ -324,7 +384,10 @@ void resp_reply_value(struct resp_client *c, const struct resp_value *value)
 			thread->pin_room = room;
 		}
 		resp_bulk_begin(c->out, value->len);
-		thread->pin[thread->pins++] = (struct resp_pinned){c->out->len, e->base};
+		pin = &thread->pin[thread->pins++];
+		*pin = (struct resp_pinned){c->out->len, e->base};
+		pin->ref.addr = (void *)value->at;
+		pin->ref.len = value->len;
 		thread->pinned_bytes += value->len;
 		e->base.item = NULL; /* the reply has the pin */
 		resp_bulk_end(c->out);
@@ -401,6 +464,7 @@ void resp_view_end(struct resp_client *c)
 		struct entry *e = &v->entry[i];
 
 		store_unpin(c->thread->store, &e->base);
+		store_abandon(c->thread->store, &e->last);
 		if (e->change != SET || !e->fresh.item)
 			continue;
 		/* A long value that was received is there when the command comes again. */
@@ -419,4 +483,10 @@ void resp_view_end(struct resp_client *c)
 				v->slot[at] = 0;
 		}
 	v->count = 0;
+	while (v->keep) {
+		struct keep *keep = v->keep;
+
+		v->keep = keep->next;
+		free(keep);
+	}
 }
