@@ -285,7 +285,7 @@ struct worker_message {
 			unsigned group;
 			struct fabric_request *fabric_request; /* NULL: a stream */
 			struct wire_request request;
-			int fd; /* of a stream */
+			int fd;                          /* of a stream */
 			struct auth_admission admission; /* the worker's to end */
 			struct quota_share *source;      /* the worker's to give back */
 			uint64_t places;                 /* connections that there may be for this source */

@@ -206,7 +206,7 @@ static int listen_text(struct daemon *d, const struct service *service, const st
 			return EX_CONFIG;
 		error = listen_at(d, service, sa, at[i].len, 0);
 		listening += error == 0;
-		/* Of a name the machine may lack one address or a whole family. */
+		/* The machine may lack one address of a name, or a whole family. */
 		if (error != 0 && (count == 1 || (error != -EADDRNOTAVAIL && error != -EAFNOSUPPORT)))
 			return cannot_listen(service, sa, error);
 		rc = error ? error : rc;

@@ -177,7 +177,7 @@ struct service {
 	void (*door)(const void *settings, struct service_door *out);
 	/* What a client is sent that is refused: a line of its protocol. */
 	const char *(*refusal)(enum wire_reason reason);
-	/* Take one: consumes open->fd in every case, and open->share and open->admission if it returns 0. Its worker. */
+	/* Take one, in its worker. Consumes open->fd in every case, open->share and open->admission if it returns 0. */
 	int (*stream)(struct service_part *part, struct stream_group *group, struct stream_open *open);
 };
 

@@ -46,9 +46,9 @@ struct stream {
 	struct {
 		struct stream_piece *piece; /* a ring of `room`, a power of two */
 		unsigned first, count, room;
-		size_t waiting; /* bytes of all */
+		size_t waiting;         /* bytes of all */
 		uint64_t written, left; /* bytes, ever */
-		uint64_t stuck; /* since when nothing of what may leave was taken; 0: it is */
+		uint64_t stuck;         /* since when nothing of what may leave was taken; 0: it is */
 		struct stream_hold hold[STREAM_HOLDS];
 		unsigned holds;
 		uint64_t released;
@@ -59,10 +59,10 @@ struct stream_group {
 	struct stream_attr attr;
 	int epoll;
 	uint64_t now;
-	uint64_t look; /* when to look at those that are stuck or idle */
+	uint64_t look;        /* when to look at those that are stuck or idle */
 	unsigned empty, skip; /* epoll_wait() found nothing so many times; turns until the next one */
-	uint64_t visit; /* when the visit began, by attr.clock */
-	bool writing;   /* streams may have become ready since the last turn */
+	uint64_t visit;       /* when the visit began, by attr.clock */
+	bool writing;         /* streams may have become ready since the last turn */
 	struct list streams, ready, timed, quiet, dying;
 	struct stream_stats stats;
 	char *spare[STREAM_SPARES];

@@ -181,7 +181,7 @@ int stream_flush(struct stream *s)
 /* At once, as far as it goes: how many bytes. */
 static ssize_t write_now(struct stream *s, const struct stream_piece *pieces, unsigned count)
 {
-	struct iovec iov[IOV];
+	struct iovec iov[IOV] = {{NULL, 0}};
 	size_t sum = 0;
 	ssize_t n;
 

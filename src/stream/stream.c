@@ -121,11 +121,6 @@ void stream_receive(struct stream *s, void *to, size_t len)
 	s->in.left = len;
 }
 
-void stream_receive_drop(struct stream *s)
-{
-	s->in.to = NULL;
-}
-
 void stream_charge(struct stream *s, unsigned requests)
 {
 	uint64_t when;
@@ -318,8 +313,15 @@ int stream_open(struct stream_group *group, const struct stream_open *open, uint
 		local_close(open->fd);
 		return rc;
 	}
-	*s = (struct stream){.context = open->context, .group = group, .ops = open->ops, .fd = open->fd, .id = open->id,
-			     .opened = now, .active = now, .share = open->share, .writable = true};
+	*s = (struct stream){.context = open->context,
+			     .group = group,
+			     .ops = open->ops,
+			     .fd = open->fd,
+			     .id = open->id,
+			     .opened = now,
+			     .active = now,
+			     .share = open->share,
+			     .writable = true};
 	s->plain = family != AF_UNIX || local_refuse_passing(open->fd);
 	if (open->admission) {
 		s->admission = *open->admission;

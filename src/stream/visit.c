@@ -62,7 +62,7 @@ static void keep(struct stream *s, const char *at, size_t len)
 	s->in.len = len;
 }
 
-/* Of the bytes, those that the owner wants elsewhere. How many. */
+/* Put bytes where the owner wants them. How many. */
 static size_t take_in(struct stream *s, const char *at, size_t len)
 {
 	size_t n = MIN(len, s->in.left);

@@ -175,6 +175,7 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size);
 /* clang-format off */
 #define WIRE_OPS_PING(X) \
 	X(ECHO, 1, echo, "echo") /* any bytes. Reply: the same */
+#define WIRE_OPS_RESP(X) /* its clients have a protocol of their own */
 /* clang-format on */
 
 #define WIRE_OP_NUMBER(OP, number, name, words) WIRE_OP_##OP = number,

@@ -1,21 +1,20 @@
 /*
  * client.c: a connection: bytes to commands, what the client may, replies on their way.
  *
- * A visit of the stream carries out the commands that came, as far as the turn has time, and writes all their replies at
- * once. A long value of a SET goes from the socket to its place in the arena: see "Long values".
+ * A visit of the stream carries out the commands that came, as far as the turn has time, and writes all their replies
+ * at once. A long value of a SET goes from the socket to its place in the arena: see "Long values".
  */
 #include "service/resp/resp.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
 
-#define LARGE (16 * KIB)        /* values from this length on go to their place at once */
-#define OUT_KEPT (256 * KIB)    /* the buffer of replies is kept up to here */
-#define AGAIN TIME_MS           /* what waits for others is tried again */
-#define RUNS 16                 /* of a command whose step others disturb, until it waits for its next turn */
-#define CLOCK_EACH 16           /* commands between two looks at the clock */
+#define LARGE (16 * KIB)     /* values from this length on go to their place at once */
+#define OUT_KEPT (256 * KIB) /* the buffer of replies is kept up to here */
+#define AGAIN TIME_MS        /* what waits for others is tried again */
+#define RUNS 16              /* of a command whose step others disturb, until it waits for its next turn */
+#define CLOCK_EACH 16        /* commands between two looks at the clock */
 
 /*
  * Replies
@@ -78,8 +77,8 @@ void resp_reply_errno(struct resp_client *c, int error)
 		resp_error(c->out, "OOM command not allowed when used memory > 'maxmemory'.");
 		break;
 	case EFBIG:
-		resp_error(c->out, "ERR string exceeds maximum allowed size (%" PRIu64 " bytes, kv.value_max)", (uint64_t)
-			   MIN(shared->kv->value_max, RESP_BULK_MAX));
+		resp_error(c->out, "ERR string exceeds maximum allowed size (%llu bytes, kv.value_max)",
+			   (unsigned long long)MIN(shared->kv->value_max, RESP_BULK_MAX));
 		break;
 	case EINVAL:
 		resp_error(c->out, "ERR key is too long, %d bytes at most, or empty", STORE_KEY_MAX);
@@ -186,7 +185,8 @@ static void unknown_command(struct resp_client *c, const struct resp_arg *argv, 
 		return;
 	}
 	for (unsigned i = 1; i < argc && n < 128; i++)
-		n += (size_t)snprintf(args + n, sizeof(args) - n, "'%.*s' ", (int)MIN(argv[i].len, 128 - n), argv[i].at);
+		n += (size_t)snprintf(args + n, sizeof(args) - n, "'%.*s' ", (int)MIN(argv[i].len, 128 - n),
+				      argv[i].at);
 	resp_error(c->out, "ERR unknown command '%.*s', with args beginning with: %s", (int)MIN(argv[0].len, 128u),
 		   argv[0].at, args);
 }
@@ -269,7 +269,8 @@ bool resp_may(struct resp_client *c, const struct resp_command *command, const s
 	return false;
 }
 
-int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
+int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		   unsigned argc)
 {
 	c->command = command;
 	return resp_serve[command->id](c, argv, argc);
@@ -324,7 +325,8 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 		return -EAGAIN;
 	if (c->out->failed) {
 		resp_take_back(c, len, pins);
-		resp_error(c->out, "ERR the reply is longer than %zu bytes, or there is no memory for it", c->out->most);
+		resp_error(c->out, "ERR the reply is longer than %zu bytes, or there is no memory for it",
+			   c->out->most);
 	} else if (rc != 0) {
 		resp_reply_errno(c, rc);
 	}
@@ -387,8 +389,8 @@ static void client_again(struct resp_client *c)
 
 /*
  * Long values. When the length of one is known, its place is reserved, and its bytes are received there; what is before
- * it and behind it is kept in the head, where the command is then whole. Room is made in parts, as the bytes come, so that
- * a client that never sends them drops little of what others have.
+ * it and behind it is kept in the head, where the command is then whole. Room is made in parts, as the bytes come: so a
+ * client that never sends them drops little of what others have.
  */
 
 static bool large_argument(const struct resp_client *c)
@@ -601,7 +603,7 @@ static ssize_t client_take(struct resp_client *c, const char *at, size_t len, bo
 		client_end_command(c);
 	else
 		client_again(c);
-	/* Of a command in the head, all is kept; else its bytes come again. */
+	/* A command in the head is kept whole; the bytes of another come again. */
 	c->pending = rc != 0 && before;
 	return rc == 0 || before ? (ssize_t)(c->parser.used - before) : 0;
 }

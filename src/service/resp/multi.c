@@ -118,7 +118,8 @@ static bool keep(struct resp_multi *m, const struct resp_command *command, const
 	return true;
 }
 
-bool resp_multi_keeps(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
+bool resp_multi_keeps(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		      unsigned argc)
 {
 	if (!resp_multi_open(c))
 		return false;

@@ -20,7 +20,6 @@
 #include "service/kv/kv.h"
 #include "stream/stream.h"
 
-#include <pthread.h>
 
 struct resp_client;
 
@@ -82,12 +81,12 @@ struct resp_put {
 struct resp_large {
 	struct store_ref ref; /* its place; item NULL: there is none, and its bytes are dropped */
 	uint64_t len, done;   /* bytes of it that are in place or were asked for */
-	uint64_t ready;     /* that there is room for */
-	const void *at;     /* its place, also when the step of a command has it; of a dropped one no address of its */
+	uint64_t ready;       /* that there is room for */
+	const void *at;      /* its place, also when the step of a command has it; of a dropped one no address of its */
 	size_t key, key_len; /* of its key in the head */
-	int error;          /* why there is no place */
-	bool coming;        /* its bytes are taken from the stream */
-	bool placed;        /* room was asked for */
+	int error;           /* why there is no place */
+	bool coming;         /* its bytes are taken from the stream */
+	bool placed;         /* room was asked for */
 };
 
 struct resp_client {
@@ -124,7 +123,7 @@ static inline void resp_count(_Atomic uint64_t *counter)
 
 /*
  * Carries a command out; argv[0] is its name (and argv[1] that of a subcommand), the arity fits, and the client may do
- * it to its keys. 0: it was answered, by resp_...(c->out). -EAGAIN: later; whatever was written to `out` and the view is
+ * it to its keys. 0: it was answered, by resp_...(c->out). -EAGAIN: later; what was written to `out` and the view is
  * taken back, and the same command comes again. Others: an error as of the store, answered by the caller of this.
  */
 typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, unsigned argc);
@@ -152,8 +151,8 @@ typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, un
 #define RESP_DO_SCRIPTS(DO)
 #define RESP_DO_HASHES(DO)
 #define RESP_DO_ALL(DO) \
-	RESP_DO_MULTI(DO) RESP_DO_STRINGS(DO) RESP_DO_KEYS(DO) RESP_DO_CONNECTION(DO) RESP_DO_SERVER(DO) RESP_DO_PUBSUB(DO) \
-	RESP_DO_SCRIPTS(DO) RESP_DO_HASHES(DO)
+	RESP_DO_MULTI(DO) RESP_DO_STRINGS(DO) RESP_DO_KEYS(DO) RESP_DO_CONNECTION(DO) RESP_DO_SERVER(DO) \
+	RESP_DO_PUBSUB(DO) RESP_DO_SCRIPTS(DO) RESP_DO_HASHES(DO)
 /* clang-format on */
 #define RESP_DECLARE(ID, name) resp_serve_fn resp_do_##name;
 RESP_DO_ALL(RESP_DECLARE)
@@ -163,19 +162,21 @@ RESP_DO_ALL(RESP_DECLARE)
 extern resp_serve_fn *const resp_serve[RESP_IDS];
 
 /* Errors that several commands have. */
-int resp_syntax_error(struct resp_client *c);          /* "ERR syntax error"; returns 0, as all of these */
-int resp_not_an_integer(struct resp_client *c);        /* "ERR value is not an integer or out of range" */
-int resp_not_a_float(struct resp_client *c);           /* "ERR value is not a valid float" */
-int resp_wrong_type(struct resp_client *c);            /* "WRONGTYPE Operation against a key holding the wrong kind of value" */
-int resp_no_sub(struct resp_client *c, const struct resp_arg *argv); /* "ERR unknown subcommand 'X'. Try CLIENT HELP." */
+int resp_syntax_error(struct resp_client *c);   /* "ERR syntax error"; returns 0, as all of these */
+int resp_not_an_integer(struct resp_client *c); /* "ERR value is not an integer or out of range" */
+int resp_not_a_float(struct resp_client *c);    /* "ERR value is not a valid float" */
+int resp_wrong_type(struct resp_client *c); /* "WRONGTYPE Operation against a key holding the wrong kind of value" */
+int resp_no_sub(struct resp_client *c,
+		const struct resp_arg *argv); /* "ERR unknown subcommand 'X'. Try CLIENT HELP." */
 int resp_bad_arity(struct resp_client *c, const char *name);
 void resp_ok(struct resp_client *c);
 
 /* Time. Redis's clients speak of milliseconds since 1970. */
-uint64_t resp_now(const struct resp_client *c);        /* time_now() scale, of this turn */
+uint64_t resp_now(const struct resp_client *c); /* time_now() scale, of this turn */
 int64_t resp_unix_ms(void);
-uint64_t resp_expires_at(const struct resp_client *c, int64_t unix_ms); /* on the store's scale; at the least resp_now(): it has expired */
-int64_t resp_unix_of(const struct resp_client *c, uint64_t expires);    /* of one that is not TIME_NEVER, in ms */
+uint64_t resp_expires_at(const struct resp_client *c,
+			 int64_t unix_ms); /* on the store's scale; at the least resp_now(): it has expired */
+int64_t resp_unix_of(const struct resp_client *c, uint64_t expires); /* of one that is not TIME_NEVER, in ms */
 
 /*
  * view.c: the step of one command, of EXEC, of a script. Reads note the versions that they saw; writes are kept until
@@ -192,7 +193,8 @@ int resp_view_stat(struct resp_client *c, const struct resp_arg *key, struct res
 int resp_view_set(struct resp_client *c, const struct resp_arg *key, const void *value, size_t len,
 		  const struct resp_put *put);
 /* The same, whose `len` bytes the caller fills in before the command ends; NULL: *rc. */
-char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *put, int *rc);
+char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *put,
+		      int *rc);
 /* 1 deleted, 0 there is no such key, -errno. */
 int resp_view_delete(struct resp_client *c, const struct resp_arg *key);
 /* 1, 0 there is no such key, -errno. An `expires` that is past deletes it. */
@@ -216,7 +218,8 @@ int resp_view_expect(struct resp_client *c, const struct resp_arg *key, uint64_t
  * multi.c
  */
 /* Whether a command is kept until EXEC: it was answered. */
-bool resp_multi_keeps(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc);
+bool resp_multi_keeps(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		      unsigned argc);
 void resp_multi_spoil(struct resp_client *c); /* a command that cannot be: EXEC will refuse */
 void resp_multi_free(struct resp_client *c);
 bool resp_multi_open(const struct resp_client *c);
@@ -227,7 +230,8 @@ unsigned resp_multi_watched(const struct resp_client *c);
  * client.c
  */
 /* Carry out one command, which was checked, without a step of its own. The errno of the handler. */
-int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc);
+int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		   unsigned argc);
 /* The command of these arguments; NULL: an error was answered. */
 const struct resp_command *resp_choose(struct resp_client *c, const struct resp_arg *argv, unsigned argc);
 /* Whether the client may; false: it was answered. */

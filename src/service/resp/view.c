@@ -1,7 +1,7 @@
 /*
- * view.c: the step of a command: what it reads of the store, and what it is going to write. Nothing is locked meanwhile.
- * Each key that was read has the version that it had; each that is written has a reservation. In the end all is checked
- * and published at once by store_commit(), or nothing is, and the command runs again.
+ * view.c: the step of a command: what it reads of the store, and what it is going to write. Nothing is locked
+ * meanwhile. Each key that was read has the version that it had; each that is written has a reservation. In the end all
+ * is checked and published at once by store_commit(), or nothing is, and the command runs again.
  *
  * A thread has one step at a time, so its memory is the thread's. Keys of a step are found by a small hash table, as
  * there may be thousands in one MSET.
@@ -19,7 +19,7 @@ struct entry {
 	const char *key;
 	size_t key_len;
 	uint64_t hash;
-	bool read;             /* `version` and `expires` are what was seen; 0: it was not there */
+	bool read; /* `version` and `expires` are what was seen; 0: it was not there */
 	uint64_t version, expires;
 	struct store_ref base; /* pinned, or item NULL */
 	enum change change;
@@ -203,7 +203,8 @@ int resp_view_stat(struct resp_client *c, const struct resp_arg *key, struct res
 
 	/* The length is not known of what was not read with its value. */
 	if (rc == 1 && out->entry && !((struct entry *)out->entry)->base.item) {
-		if (!store_stat(c->thread->store, key->at, key->len, resp_now(c), &meta) || meta.version != out->version)
+		if (!store_stat(c->thread->store, key->at, key->len, resp_now(c), &meta) ||
+		    meta.version != out->version)
 			return -ESTALE;
 		out->len = meta.len;
 	}
@@ -246,7 +247,8 @@ static void entry_set(struct resp_client *c, struct entry *e, const struct store
 	e->fresh = *fresh;
 }
 
-char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *put, int *rc)
+char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *put,
+		      int *rc)
 {
 	struct store_ref fresh;
 	struct entry *e;
@@ -439,11 +441,11 @@ int resp_view_commit(struct resp_client *c)
 							       .expires = e->will_expire,
 							       .keep_expiry = e->keep_expiry};
 		else if (e->change != KEPT)
-			v->step[steps++] = (struct store_step){
-				.kind = e->change == DELETED ? STORE_STEP_DELETE : STORE_STEP_EXPIRE,
-				.key = e->key,
-				.key_len = e->key_len,
-				.expires = e->will_expire};
+			v->step[steps++] = (struct store_step){.kind = e->change == DELETED ? STORE_STEP_DELETE
+											    : STORE_STEP_EXPIRE,
+							       .key = e->key,
+							       .key_len = e->key_len,
+							       .expires = e->will_expire};
 	}
 	rc = store_commit(c->thread->store, v->check, checks, v->step, steps, now, &lsn);
 	if (rc != 0)
