@@ -256,7 +256,7 @@ class Random(random.Random):
 
     def offset(self):
         return b"%d" % self.choice([0, 1, 2, 5, 43, 44, 100, 4096, 5000, 70000]) if self.random() < 0.8 else self.choice(
-            [b"-1", b"536870912", b"9223372036854775807", b"536870911", b"x", b"", b"-9223372036854775808"])
+            [b"-1", b"536870912", b"9223372036854775807", b"x", b"", b"-9223372036854775808"])
 
     def time(self, milliseconds=False, absolute=False):
         """Far away, past, or none: never one that passes while the test runs."""
@@ -371,7 +371,7 @@ def wrong_arity(r):
                      b"unlink", b"exists", b"touch", b"type", b"expire", b"pexpireat", b"ttl", b"pttl", b"persist", b"rename", b"renamenx",
                      b"copy", b"keys", b"scan", b"randomkey", b"dbsize"])
     most = {b"get": 3, b"getdel": 3, b"strlen": 3, b"incr": 3, b"decr": 3}
-    words = [r.key() for _ in range(r.choice([0, 0, 1, most.get(name, 6) - 1]))]
+    words = [r.choice(KEYS[:7]) for _ in range(r.choice([0, 0, 1, most.get(name, 6) - 1]))]
     return [name] + words
 
 

@@ -585,7 +585,7 @@ static ssize_t client_take(struct resp_client *c, const char *at, size_t len, bo
 		len = c->head.len;
 	}
 	result = resp_parse(&c->parser, &limits, at, len);
-	if (result == RESP_LARGE) {
+	while (result == RESP_LARGE) {
 		if (large_begin(c, at))
 			return (ssize_t)c->parser.used;
 		result = resp_parse(&c->parser, &limits, at, len);

@@ -20,6 +20,7 @@
 #include "service/kv/kv.h"
 #include "stream/stream.h"
 
+#include <pthread.h>
 
 struct resp_client;
 

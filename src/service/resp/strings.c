@@ -7,8 +7,10 @@ bool resp_may_write(struct resp_client *c, const struct resp_arg *key, uint64_t 
 		resp_error(c->out, "ERR key is too long: %zu bytes, %d at most", key->len, STORE_KEY_MAX);
 	else if (!key->len)
 		resp_error(c->out, "ERR key is empty: it has 1 byte at least");
-	else if (len > MIN(c->thread->shared->kv->value_max, RESP_BULK_MAX))
+	else if (len > RESP_BULK_MAX)
 		resp_error(c->out, "ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+	else if (len > c->thread->shared->kv->value_max)
+		resp_reply_errno(c, -EFBIG);
 	else
 		return true;
 	return false;
