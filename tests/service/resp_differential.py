@@ -93,7 +93,9 @@ class Connection:
         self.socket.connect(server.path)
         self.file = self.socket.makefile("rb", 1 << 16)
         if resp == 3:
-            self.ask([b"HELLO", b"3"])
+            line, _ = self.ask([b"HELLO", b"3"])
+            if line[:1] != b"%":
+                raise Error(f"{server.name}: HELLO 3: {line!r}")
 
     def close(self):
         self.file.close()
@@ -413,7 +415,7 @@ class Pair:
             replies.append([connection.read() for _ in commands])
             sender.join()
         self.slack.note(time.monotonic() - began)
-        self.past = (self.past + [(resp, words) for words in commands])[-60:]
+        self.past += [(resp, words) for words in commands]
         kept = []
         for words, reply, other in zip(commands, *replies):
             self.compare(words, reply, other, resp, kept)
@@ -435,9 +437,12 @@ class Pair:
             self.differs(words, reply, other, resp)
 
     def differs(self, words, reply, other, resp):
+        """Tells of the commands since the last FLUSHALL that have a word in common with this one, and of all last ones."""
         lines = [f"{show(words)} over RESP{resp}", f"  {self.subject.name}: {show(reply)}", f"  {self.model.name}: {show(other)}",
-                 "the commands before it:"]
-        lines += [f"  RESP{past_resp} {show(past, 160)}" for past_resp, past in self.past[-40:]]
+                 f"of the {len(self.past)} commands before it:"]
+        first = len(self.past) - 40
+        lines += [f"  {at} RESP{past_resp} {show(past, 160)}" for at, (past_resp, past) in enumerate(self.past)
+                  if at >= first or set(past[1:]) & set(words[1:])]
         raise Error("\n".join(lines))
 
     def fresh(self):
@@ -598,6 +603,8 @@ def expiry(pair):
         for words, want in (([b"TTL", b"k"], b":-2\r\n"), ([b"EXISTS", b"k"], ZERO), ([b"SET", b"k", b"w", b"XX"], NULL), ([b"INCR", b"k"], ONE),
                             ([b"TTL", b"k"], b":-1\r\n"), ([b"GET", b"kept"], None), ([b"DEL", b"k", b"kept"], None)):
             expect(connection, words, want)
+    # Times that have just come, in one turn with others.
+    pair.ask([words for _ in range(200) for words in ([b"SET", b"k", b"v"], [b"PEXPIRE", b"k", b"0"], [b"EXISTS", b"k"])])
     at = int(time.time() * 1000) + 1_000_000
     for milliseconds in range(50):
         pair.ask([[b"SET", b"k", b"v", b"PXAT", b"%d" % (at + milliseconds)]])

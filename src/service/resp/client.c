@@ -754,7 +754,7 @@ uint64_t resp_expires_at(const struct resp_client *c, int64_t unix_ms)
 {
 	uint64_t offset = unix_offset(), at;
 
-	if (unix_ms <= 0)
+	if (unix_ms <= resp_unix_ms()) /* perhaps behind the time of this turn */
 		return resp_now(c);
 	if (__builtin_mul_overflow((uint64_t)unix_ms, TIME_MS, &at))
 		return TIME_NEVER - 1;
