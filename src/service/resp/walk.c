@@ -11,6 +11,7 @@
 #define STEP 256              /* keys looked at in one call of the store: some ten microseconds under its locks */
 #define STEP_CHARGE 32        /* as many short commands take as long as that */
 #define FLUSH_CHARGE 128      /* and as a step of a delete-all */
+#define SCAN_STEPS 64         /* of one SCAN, which may find no keys in them */
 #define SCAN_MOST 8192        /* keys looked at for one SCAN, whatever its COUNT */
 #define KEYS_MOST (256 * MIB) /* bytes of the answer to KEYS */
 #define FLUSH_WITHIN (STORE_COMMIT_MAX / 2) /* keys that a transaction deletes */
@@ -21,7 +22,7 @@ struct step {
 	bool done;
 	struct resp_out found; /* the keys, as they will be answered */
 	size_t count;
-	size_t looked; /* keys that were looked at */
+	size_t looked, most; /* keys that were looked at, and are to be */
 	size_t len;
 	char page[64 * KIB]; /* lengths and keys as they come out of the store */
 };
@@ -49,6 +50,7 @@ static struct step *step_of(struct resp_client *c)
 		return NULL;
 	memset(step, 0, offsetof(struct step, page));
 	step->found.most = KEYS_MOST;
+	step->most = SIZE_MAX;
 	c->step = step;
 	c->step_end = step_end;
 	return step;
@@ -78,7 +80,7 @@ static bool page_add(void *arg, const void *key, size_t key_len, const struct st
 	struct step *step = arg;
 	uint16_t len = (uint16_t)key_len;
 
-	if (sizeof(len) + key_len > sizeof(step->page) - step->len)
+	if (step->looked == step->most || sizeof(len) + key_len > sizeof(step->page) - step->len)
 		return false;
 	memcpy(step->page + step->len, &len, sizeof(len));
 	memcpy(step->page + step->len + sizeof(len), key, key_len);
@@ -114,22 +116,27 @@ static bool page_next(const struct step *step, size_t *at, struct resp_arg *key)
 }
 
 /* The next keys of the store go to the page. */
-static void page_fill(struct resp_client *c, struct step *step, unsigned budget)
+static void page_fill(struct resp_client *c, struct step *step)
 {
+	size_t before = step->looked;
+
 	step->len = 0;
-	store_scan(c->thread->store, &step->cursor, budget, NULL, 0, resp_now(c), page_add, step);
+	store_scan(c->thread->store, &step->cursor, STEP, NULL, 0, resp_now(c), page_add, step);
 	step->done = !step->cursor;
-	stream_charge(c->stream, STEP_CHARGE);
+	if (step->looked == step->most)
+		stream_charge(c->stream, (unsigned)((step->looked - before) * STEP_CHARGE / STEP) + 1);
+	else
+		stream_charge(c->stream, STEP_CHARGE);
 }
 
 /* The next keys; behind the last of the store those that are written and not in it yet. */
-static void step_on(struct resp_client *c, struct step *step, unsigned budget, const struct resp_arg *pattern)
+static void step_on(struct resp_client *c, struct step *step, const struct resp_arg *pattern)
 {
 	struct resp_arg key;
 	unsigned changed = 0;
 	bool there;
 
-	page_fill(c, step, budget);
+	page_fill(c, step);
 	for (size_t at = 0; page_next(step, &at, &key);)
 		if (!resp_view_changes(c, &key))
 			found(c, step, &key, pattern);
@@ -150,7 +157,7 @@ int resp_do_keys(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	if (!step)
 		return -ENOMEM;
 	do {
-		step_on(c, step, STEP, pattern_of(&argv[1]));
+		step_on(c, step, pattern_of(&argv[1]));
 	} while (!step->done && !step->found.failed && may_go_on(c));
 	if (!step->done && !step->found.failed)
 		return -EAGAIN;
@@ -197,7 +204,7 @@ static void tell_scan(struct resp_client *c, const struct step *step)
 int resp_do_scan(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	const struct resp_arg *pattern = NULL;
-	int64_t most = 10, before;
+	int64_t most = 10;
 	uint64_t cursor;
 	bool of_type = true;
 	struct step *step;
@@ -226,11 +233,9 @@ int resp_do_scan(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	if (!step)
 		return -ENOMEM;
 	step->cursor = cursor;
-	most = MIN(most, SCAN_MOST);
-	do {
-		before = (int64_t)step->looked;
-		step_on(c, step, (unsigned)MIN(most - before, STEP), pattern);
-	} while (!step->done && (int64_t)step->looked < most && (int64_t)step->looked > before);
+	step->most = (size_t)MIN(most, SCAN_MOST);
+	for (unsigned i = 0; i < SCAN_STEPS && !step->done && step->looked < step->most; i++)
+		step_on(c, step, pattern);
 	if (!of_type)
 		step->found.len = step->count = 0;
 	if (!step->found.failed)
@@ -325,7 +330,8 @@ static int flush_within(struct resp_client *c)
 			return -ENOMEM;
 		memset(page, 0, offsetof(struct step, page));
 		page->cursor = cursor;
-		page_fill(c, page, STEP);
+		page->most = SIZE_MAX;
+		page_fill(c, page);
 		cursor = page->cursor;
 		for (size_t at = 0; rc >= 0 && page_next(page, &at, &key);)
 			rc = resp_view_delete(c, &key);
