@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same random commands to a redis-server and to rdmad, each of whose replies has to be the same, byte by byte.
 
-    resp_differential.py [--rdmad PATH] [--redis PATH] [--commands N] [--seed S] [--self]
+    resp_differential.py [--rdmad PATH] [--redis PATH] [--commands N] [--seed S] [--log] [--self]
 
 Commands are right and wrong ones, with options in all orders, binary keys and values, lengths at the edges, over RESP2 and
 RESP3, one by one, in pipelines and in MULTI. It starts both servers in a directory of its own, and ends them. --self starts
@@ -587,6 +587,26 @@ def own_limits(server):
     connection.close()
 
 
+def full(server):
+    """No memory for a part of what is asked for: nothing of it happens."""
+    connection = Connection(server)
+    oom = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+    values = [word for i in range(6) for word in (b"%d" % i, b"v" * 1000000)]
+    keys = [b"EXISTS", b"a"] + values[::2]
+    expect(connection, [b"MSET", b"a", b"1"] + values, oom)
+    expect(connection, keys, ZERO)
+    for words, want in (([b"MULTI"], OK), ([b"SET", b"a", b"1"], b"+QUEUED\r\n"), ([b"MSET"] + values, b"+QUEUED\r\n"),
+                        ([b"INCR", b"a"], b"+QUEUED\r\n"), ([b"EXEC"], oom)):
+        expect(connection, words, want)
+    expect(connection, keys, ZERO)
+    expect(connection, [b"MSET", b"a", b"1"] + values[:2], OK)
+    expect(connection, [b"SETRANGE", b"0", b"3500000", b"x"], oom)
+    expect(connection, [b"APPEND", b"a", b"1"], b":2\r\n")
+    expect(connection, [b"SETRANGE", b"a", b"10000000", b"x"], None)
+    expect(connection, keys, b":2\r\n")
+    connection.close()
+
+
 def expiry(pair):
     """Keys that expire while they are looked at: both servers forget them, and not before their time."""
     pair.fresh()
@@ -656,14 +676,19 @@ control = {{ socket = "{path}.control"; }};
 services = ["kv", "resp"];
 insecure = true;
 workers = 2;
-kv.memory = "512M";
+kv.memory = "{memory}";
 resp.unix_socket = "{path}";
 """
 
 
-def rdmad(path, program):
+LOG = """log = {{ directory = "{path}.log.d"; policy = "always"; }};
+"""
+
+
+def rdmad(path, program, log=False, memory="512M"):
+    os.mkdir(path + ".log.d")
     with open(path + ".conf", "w", encoding="ascii") as out:
-        out.write(CONFIGURATION.format(path=path))
+        out.write(CONFIGURATION.format(path=path, memory=memory) + (LOG.format(path=path) if log else ""))
     return Server("rdmad", [program, "-c", path + ".conf"], path)
 
 
@@ -673,6 +698,7 @@ def main():
     parser.add_argument("--redis", default="redis-server")
     parser.add_argument("--commands", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log", action="store_true", help="rdmad has a log, and replies wait for the disk")
     parser.add_argument("--self", action="store_true", help="two redis-servers")
     options = parser.parse_args()
     if not shutil.which(options.redis):
@@ -682,11 +708,13 @@ def main():
     servers, failed = [], None
     try:
         servers.append(redis(folder + "/redis", options.redis))
-        servers.append(redis(folder + "/other", options.redis) if options.self else rdmad(folder + "/rdmad", options.rdmad))
+        servers.append(redis(folder + "/other", options.redis) if options.self else rdmad(folder + "/rdmad", options.rdmad, options.log))
         model, subject = servers
         if not options.self:
             newer(subject)
             own_limits(subject)
+            servers.append(rdmad(folder + "/full", options.rdmad, memory="4M"))
+            full(servers[-1])
         pair = Pair(subject, model)
         expiry(pair)
         large(pair)

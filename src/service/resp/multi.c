@@ -240,21 +240,13 @@ static int still_watched(struct resp_client *c)
 	return 0;
 }
 
-/* One of the commands; its error is its reply, and the others go on. What has to wait, waits with all. */
+/* One of the commands, whose answer may be an error, and the others go on. What it answers nothing to, as there is no
+ * memory, or others disturb it, ends all: a part of it may be in the step. */
 static int exec_one(struct resp_client *c, const struct kept *kept)
 {
-	size_t len = c->out->len;
-	unsigned pins = c->thread->pins;
-	int rc;
-
 	if (!resp_may(c, kept->command, kept->argv, kept->argc))
 		return 0;
-	rc = resp_carry_out(c, kept->command, kept->argv, kept->argc);
-	if (rc == 0 || rc == -EAGAIN || rc == -ESTALE)
-		return rc;
-	resp_take_back(c, len, pins);
-	resp_reply_errno(c, rc);
-	return 0;
+	return resp_carry_out(c, kept->command, kept->argv, kept->argc);
 }
 
 int resp_do_exec(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
