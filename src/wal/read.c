@@ -131,7 +131,10 @@ static int take(struct reading *r, const struct found_record *f, uint64_t at)
 	int rc;
 
 	if (f->header.type >= FORMAT_TYPES && f->header.type < FORMAT_TYPE_IGNORED)
-		return newer(r, at, f->header.type);
+		return log_fail(-EPROTONOSUPPORT, ROOM,
+				"%s: a record of type %u at %" PRIu64
+				", which this rdmad does not know: use the one that has written it",
+				r->path, f->header.type, at);
 	rc = r->kind == FORMAT_LOG ? take_change(r, f, at) : take_item(r, f, at);
 	if (rc == 0)
 		r->input.at = at;
@@ -431,7 +434,7 @@ static int segments_sift(struct wal *wal, unsigned kept)
 
 static int writer_begin(struct wal *wal, unsigned kept)
 {
-	int rc = stream_create(&wal->log, wal, FORMAT_LOG, log_turn), sifted;
+	int rc = wal_stream_create(&wal->log, wal, FORMAT_LOG, log_turn), sifted;
 	struct manifest next;
 
 	if (rc)

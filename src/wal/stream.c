@@ -20,31 +20,31 @@
 #define STAGING (2 * MIB)
 #define FILL (2 * MIB) /* behind a small group, where nothing was written yet */
 
-int stream_create(struct stream *stream, struct wal *wal, enum format_kind kind,
-		  int (*turn)(struct stream *stream, uint64_t length))
+int wal_stream_create(struct wal_stream *stream, struct wal *wal, enum format_kind kind,
+		      int (*turn)(struct wal_stream *stream, uint64_t length))
 {
-	*stream = (struct stream){.wal = wal, .kind = kind, .turn = turn, .fd = -1};
+	*stream = (struct wal_stream){.wal = wal, .kind = kind, .turn = turn, .fd = -1};
 	stream->staging = aligned_alloc(WAL_BLOCK, STAGING);
 	return stream->staging ? 0 : -ENOMEM;
 }
 
-void stream_close(struct stream *stream)
+void wal_stream_close(struct wal_stream *stream)
 {
 	if (stream->fd >= 0)
 		stream->wal->files->close(stream->wal->files->arg, stream->fd);
 	stream->fd = -1;
 }
 
-void stream_destroy(struct stream *stream)
+void wal_stream_destroy(struct wal_stream *stream)
 {
 	if (!stream->wal)
 		return;
-	stream_close(stream);
+	wal_stream_close(stream);
 	free(stream->staging);
-	*stream = (struct stream){.fd = -1};
+	*stream = (struct wal_stream){.fd = -1};
 }
 
-int stream_begin(struct stream *stream, uint64_t length, uint64_t before)
+int wal_stream_begin(struct wal_stream *stream, uint64_t length, uint64_t before)
 {
 	uint64_t size = MAX(stream->wal->segment, block_end(HEADER + length));
 	const struct wal_files *files = stream->wal->files;
@@ -71,7 +71,7 @@ int stream_begin(struct stream *stream, uint64_t length, uint64_t before)
  * Staging: pieces of the staging buffer and of values, each of whole blocks but for the one at the end, which grows.
  */
 struct stage {
-	struct stream *stream;
+	struct wal_stream *stream;
 	struct iovec piece[PIECES];
 	unsigned pieces;
 	uint64_t at;   /* of the piece that grows, in the file ... */
@@ -98,7 +98,7 @@ static void stage_close(struct stage *s, const unsigned char *data, size_t len)
 /* Whole blocks, up to `end` in the staging buffer. */
 static void stage_write(struct stage *s, size_t end)
 {
-	struct stream *stream = s->stream;
+	struct wal_stream *stream = s->stream;
 	uint64_t done = 0;
 
 	stage_close(s, stream->staging + s->begin, end - s->begin);
@@ -223,6 +223,8 @@ static void stage_large(struct stage *s, const struct wal_record *r)
 
 static void stage_record(struct stage *s, const struct wal_record *r)
 {
+	size_t pad;
+
 	must(r->key_len <= WAL_KEY_MAX && r->value_len <= FORMAT_VALUE_MAX - FORMAT_GAP);
 	if (r->value_len > VALUE_SMALL)
 		stage_large(s, r);
@@ -233,7 +235,7 @@ static void stage_record(struct stage *s, const struct wal_record *r)
 		memset(stage_take(s, pad), 0, pad);
 }
 
-static void stage_begin(struct stage *s, struct stream *stream)
+static void stage_begin(struct stage *s, struct wal_stream *stream)
 {
 	s->stream = stream;
 	s->at = s->from = block_of(stream->at);
@@ -266,13 +268,13 @@ static uint64_t group_length(uint64_t begin, const struct wal_record *record, un
  * Writing.
  */
 
-static const char *stream_name(const struct stream *stream, char buf[static NAME_SIZE])
+static const char *stream_name(const struct wal_stream *stream, char buf[static NAME_SIZE])
 {
 	return segment_name(stream->kind == FORMAT_LOG ? FILE_LOG : FILE_CHECKPOINT, stream->segment.id, buf);
 }
 
 /* What a group that failed has left must not be taken for records behind a shorter one that comes in its place. */
-static int stream_mend(struct stream *stream)
+static int stream_mend(struct wal_stream *stream)
 {
 	struct wal *wal = stream->wal;
 	char name[NAME_SIZE];
@@ -295,7 +297,7 @@ static int stream_mend(struct stream *stream)
 
 /* Blocks that were never written cost a sync that follows a write of metadata: so a small group has many of them
  * written with it. */
-static int stream_fill(struct stream *stream, uint64_t end, uint64_t length)
+static int stream_fill(struct wal_stream *stream, uint64_t end, uint64_t length)
 {
 	uint64_t to = end;
 	int rc = 0;
@@ -311,7 +313,7 @@ static int stream_fill(struct stream *stream, uint64_t end, uint64_t length)
 	return rc;
 }
 
-static int group_write(struct stream *stream, const struct wal_record *record, unsigned n,
+static int group_write(struct wal_stream *stream, const struct wal_record *record, unsigned n,
 		       const struct wal_record *commit)
 {
 	uint64_t length = commit->expires;
@@ -334,7 +336,7 @@ static int group_write(struct stream *stream, const struct wal_record *record, u
 	return 0;
 }
 
-int stream_write(struct stream *stream, const struct wal_record *record, unsigned n, uint64_t last)
+int wal_stream_write(struct wal_stream *stream, const struct wal_record *record, unsigned n, uint64_t last)
 {
 	struct wal_record commit = {.type = (enum wal_type)FORMAT_COMMIT, .lsn = last, .version = stream->wal->durable};
 	char name[NAME_SIZE];
@@ -357,7 +359,7 @@ int stream_write(struct stream *stream, const struct wal_record *record, unsigne
 	return 0;
 }
 
-int stream_sync(struct stream *stream)
+int wal_stream_sync(struct wal_stream *stream)
 {
 	char name[NAME_SIZE];
 	int rc;

@@ -1,0 +1,43 @@
+#!/bin/bash
+# Redis's commands on all keys show a client the keys that it may read, and no others.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+need redis-cli jq
+
+redis() { timeout 60 redis-cli -s "$dir/redis.sock" "$@" 2>&1 | LC_ALL=C sort | tr '\n' ' '; }
+# answers TEXT COMMAND...: so, with lines in the order of their bytes.
+answers() {
+	local want=$1 got
+	shift
+	got=$(redis "$@")
+	[[ $got == "$want" ]] || fail "$*: \"$got\", not \"$want\""
+}
+# may RIGHT...: of this user.
+may() { echo "@$(id -u) kv resp $*" >"$dir/clients"; }
+
+may read= write= flush
+configure 'services = ["kv", "resp"];' "resp.unix_socket = \"$dir/redis.sock\";" \
+	"auth = { keys = \"$dir/keys\"; clients = \"$dir/clients\"; local = \"user\"; };"
+"$rdmactl" --quiet key new lab --into "$dir/keys" >"$dir/lab.key" || give_up "no key"
+start_daemon
+
+answers "OK " MSET app/1 a app/2 b other c
+answers "app/1 app/2 other " KEYS '*'
+answers "(integer) 3 " --no-raw DBSIZE
+
+may read=app/ write=app/ flush
+ctl reload || fail "reload"
+wait_for "the rights of the file" grep -q NOPERM <(redis GET other)
+answers "app/1 app/2 " KEYS '*'
+answers "app/1 " KEYS '*1'
+answers " " KEYS 'o*'
+answers "0 app/1 app/2 " SCAN 0 COUNT 100
+answers "0 app/2 " SCAN 0 MATCH '*2' COUNT 100
+for ((i = 0; i < 20; i++)); do [[ $(redis RANDOMKEY) == app/* ]] || fail "RANDOMKEY shows another key"; done
+may read=none/ write=app/
+ctl reload || fail "reload"
+wait_for "the rights of the file" grep -q NOPERM <(redis GET app/1)
+answers " " KEYS '*'
+answers " " RANDOMKEY
+stop_daemon
+conclude
