@@ -14,8 +14,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are overlaid 
 
 enum format_kind { FORMAT_LOG = 1, FORMAT_CHECKPOINT };
 
-/* Those of no caller, beside enum wal_type. An ITEM is a WAL_SET with attributes. A reader that does not know it refuses
- * it: so a log without any is read by an older rdmad as well. */
+/* Those of no caller, beside enum wal_type. An ITEM is a WAL_SET with attributes. A reader that does not know it
+ * refuses it: so a log without any is read by an older rdmad as well. */
 enum { FORMAT_COMMIT = 5, FORMAT_CHECKPOINT_END, FORMAT_ITEM, FORMAT_TYPES };
 #define FORMAT_TYPE_IGNORED 128 /* and above: passed over by readers that do not know them */
 
