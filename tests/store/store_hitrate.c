@@ -133,7 +133,7 @@ static void store_write(struct store *store, uint32_t key, uint64_t len)
 		store_publish(store, &ref, NULL, 1, NULL);
 }
 
-static bool store_read(struct store *store, uint32_t key, uint64_t len)
+static bool read_through(struct store *store, uint32_t key, uint64_t len)
 {
 	struct store_ref ref;
 	bool hit = store_get(store, &key, sizeof(key), 1, &ref);
@@ -191,7 +191,7 @@ static void row(struct store *store, const struct pattern *pattern, uint64_t len
 		uint32_t key = next_key(&r);
 		bool count = r.n > all / 2 && counts(&r, key);
 
-		hits += store_read(store, key, len) && count;
+		hits += read_through(store, key, len) && count;
 		lru_hits += lru_read(&lru, key) && count;
 		counted += count;
 	}
