@@ -137,6 +137,44 @@ static bool is_held(void)
 }
 
 /*
+ * A kernel that encrypts: what either end has it do is kept, and all goes on in clear.
+ */
+static struct {
+	bool can;
+	unsigned asked;
+	struct fabric_secret sends[2], receives[2];
+} kernel;
+
+int __wrap_fabric_encrypts(const struct fabric *fabric);
+bool __wrap_fabric_exposed(const struct fabric *fabric, const struct sockaddr *sa);
+int __real_fabric_encrypt(struct fabric_endpoint *endpoint, const struct fabric_secret *sends,
+			  const struct fabric_secret *receives);
+int __wrap_fabric_encrypt(struct fabric_endpoint *endpoint, const struct fabric_secret *sends,
+			  const struct fabric_secret *receives);
+
+int __wrap_fabric_encrypts(const struct fabric *fabric)
+{
+	(void)fabric;
+	return kernel.can ? 0 : -EOPNOTSUPP;
+}
+
+bool __wrap_fabric_exposed(const struct fabric *fabric, const struct sockaddr *sa)
+{
+	(void)fabric, (void)sa;
+	return kernel.can;
+}
+
+/* The server is first. */
+int __wrap_fabric_encrypt(struct fabric_endpoint *endpoint, const struct fabric_secret *sends,
+			  const struct fabric_secret *receives)
+{
+	ck_assert_uint_lt(kernel.asked, 2);
+	kernel.sends[kernel.asked] = *sends;
+	kernel.receives[kernel.asked] = *receives;
+	return kernel.asked++ ? __real_fabric_encrypt(endpoint, NULL, NULL) : 0;
+}
+
+/*
  * The two ends
  */
 static void on_established(struct conn *conn)
@@ -199,8 +237,11 @@ static void begin(int unix_socket)
 		.handshake_timeout = 5 * TIME_S,
 		.memory = true,
 	};
-	struct conn_group_attr theirs = attr;
+	struct conn_group_attr theirs;
 
+	if (kernel.can)
+		attr.encrypt = CONN_OFFER;
+	theirs = attr;
 	ck_assert_int_eq(auth_begin(), 0);
 	ck_assert_int_eq(conn_munge_create(&munge), 0);
 	theirs.munge = munge;
@@ -278,6 +319,30 @@ START_TEST(munge_proves_both)
 		ck_assert_int_eq(conn_unseal(to, sealed, sizeof(sealed), text), 0);
 		ck_assert_mem_eq(text, "secret", 6);
 	}
+	end();
+}
+END_TEST
+
+/* Encryption begins before either is proved, by what both are to prove. */
+START_TEST(munge_proves_what_is_encrypted)
+{
+	static const struct fabric_secret none;
+
+	kernel.can = true;
+	begin(0);
+	connect_with(&client[0], &auth_munge);
+	PAIR_UNTIL(&pair, client[0].established && server[0].established);
+	ck_assert_uint_eq(kernel.asked, 2);
+	ck_assert_mem_eq(&kernel.sends[0], &kernel.receives[1], sizeof(none));
+	ck_assert_mem_eq(&kernel.receives[0], &kernel.sends[1], sizeof(none));
+	ck_assert_mem_ne(&kernel.sends[0], &kernel.receives[0], sizeof(none));
+	ck_assert_mem_ne(&kernel.sends[0], &none, sizeof(none));
+	ck_assert_uint_eq(stats().encrypted, 1);
+	ck_assert(conn_seals(client[0].conn) && conn_seals(server[0].conn));
+	ask(&client[0]);
+	ask(&server[0]);
+	PAIR_UNTIL(&pair, server[0].records == 1 && client[0].records == 1);
+	kernel.can = false;
 	end();
 }
 END_TEST
@@ -598,6 +663,7 @@ int main(void)
 	TCase *tc = suite_case(suite, "in order", NULL, NULL);
 
 	tcase_add_loop_test(tc, munge_proves_both, 0, 3);
+	tcase_add_test(tc, munge_proves_what_is_encrypted);
 	tcase_add_loop_test(tc, the_proof_comes_first, 0, 3);
 	tcase_add_loop_test(tc, one_alone_has_munge, 0, 3);
 	tcase_add_loop_test(tc, credentials_shown_again, 0, 3);

@@ -2,6 +2,7 @@
 # check_munge.sh: clients of whom MUNGE says which user they are, with a munged of the test's own.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
+PATH=$PATH:/usr/sbin # of munged
 need jq munged munge
 : "${rdmarun:=$builddir/rdmarun}"
 export HOME=$dir RDMAD_KEY_FILE='' RDMAD_MUNGE_SOCKET=$dir/realm/socket
