@@ -30,8 +30,8 @@ void lock_wait(struct lock *l)
 
 /* The locks that the thread holds, the last one last: ranks rise, and so do addresses of one rank. */
 static _Thread_local struct held {
-	const void *lock[LOCK_NOTED ? LOCK_MOST : 1];
-	enum lock_rank rank[LOCK_NOTED ? LOCK_MOST : 1];
+	const void *lock[LOCK_MOST];
+	enum lock_rank rank[LOCK_MOST];
 	unsigned n;
 } held;
 

@@ -1142,10 +1142,14 @@ END_TEST
 static struct store_step step_of(enum store_step_kind kind, const char *key, const void *value, size_t len)
 {
 	struct store_step step = {.kind = kind, .key = key, .key_len = strlen(key), .expires = TIME_NEVER};
+	int rc;
 
 	if (kind != STORE_STEP_PUT)
 		return step;
-	ck_assert_int_eq(store_reserve(thread()->store, key, strlen(key), len, time_now(), &step.ref), 0);
+	do
+		rc = store_reserve(thread()->store, key, strlen(key), len, time_now(), &step.ref);
+	while (rc == -EAGAIN);
+	ck_assert_int_eq(rc, 0);
 	memcpy(step.ref.addr, value, len);
 	return step;
 }
@@ -1474,6 +1478,43 @@ START_TEST(test_full)
 }
 END_TEST
 
+/* A commit whose values find no room beside what has expired is read again like others; so is what it replaces, or not at all. */
+START_TEST(test_full_commit)
+{
+	const unsigned size = _i % 2 ? 100000 : 30000;
+	static const char value[100000];
+	struct store_step steps[4];
+	struct kv_meta meta;
+	char key[16];
+	uint64_t lsn;
+
+	put_full("old", size - 1, 0);
+	put_full("gone", size, 0);
+	for (unsigned i = 0; i < 8 * MIB / size; i++) {
+		snprintf(key, sizeof(key), "x%u", i);
+		put_full(key, size, 1000);
+		if (i == (_i < 2 ? 0 : 1500000u / size)) { /* beside what fills the store first, or behind it */
+			steps[0] = step_of(STORE_STEP_PUT, "first", value, size);
+			steps[1] = step_of(STORE_STEP_DELETE, "gone", NULL, 0);
+			steps[2] = step_of(STORE_STEP_PUT, "first", value, size - 2);
+			steps[3] = step_of(STORE_STEP_PUT, "old", value, size);
+			ck_assert_int_eq(store_commit(thread()->store, NULL, 0, steps, 4, time_now(), &lsn), 0);
+		}
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		restart();
+		ck_assert_int_eq(kv_stat(kv, "first", 5, &meta), 0);
+		ck_assert_uint_eq(meta.length, size - 2);
+		ck_assert_uint_eq(meta.version, lsn - 1);
+		ck_assert_int_eq(kv_stat(kv, "old", 3, &meta), 0);
+		ck_assert_uint_eq(meta.length, size);
+		ck_assert_uint_eq(meta.version, lsn);
+		ck_assert_int_eq(kv_exists(kv, "gone", 4), 0);
+		ck_assert_uint_eq(stats().pins, 0);
+	}
+}
+END_TEST
+
 /* A delete-all is for what is still to be read again, too. */
 START_TEST(test_full_flushed)
 {
@@ -1645,6 +1686,7 @@ int main(void)
 	tcase_add_test(tc, test_eviction_at_a_start);
 	tc = suite_case(suite, "full", set_up_full, tear_down);
 	tcase_add_loop_test(tc, test_full, 0, 2);
+	tcase_add_loop_test(tc, test_full_commit, 0, 4);
 	tcase_add_test(tc, test_full_flushed);
 	tc = suite_case(suite, "save", set_up_save, tear_down);
 	tcase_add_test(tc, test_save_at_exit);
