@@ -215,9 +215,20 @@ const struct resp_command *resp_choose(struct resp_client *c, const struct resp_
 }
 
 /* A write that also tells of what is there. */
-static bool tells_of_value(const struct resp_command *command)
+static bool tells_of_value(const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
+	static const char *const tell[] = {"get", "ifeq", "ifne", "ifdeq", "ifdne"};
+
 	switch (command->id) {
+	case RESP_CMD_SET:
+		for (unsigned i = 3; i < argc; i++)
+			for (unsigned j = 0; j < ARRAY_SIZE(tell); j++)
+				if (resp_is(&argv[i], tell[j]))
+					return true;
+		return false;
+	case RESP_CMD_SETNX:
+	case RESP_CMD_MSETNX:
+	case RESP_CMD_MSETEX:
 	case RESP_CMD_SETEX:
 	case RESP_CMD_PSETEX:
 	case RESP_CMD_MSET:
@@ -233,7 +244,7 @@ static bool may_keys(struct resp_client *c, const struct resp_command *command, 
 		     unsigned argc)
 {
 	const struct auth_client *client = stream_client(c->stream);
-	bool reads = command->flags & RESP_READONLY || tells_of_value(command);
+	bool reads = command->flags & RESP_READONLY || tells_of_value(command, argv, argc);
 	bool writes = command->flags & RESP_WRITE;
 	unsigned *at = calloc(argc, sizeof(*at)), n;
 	bool may = at;
@@ -261,7 +272,7 @@ bool resp_may(struct resp_client *c, const struct resp_command *command, const s
 		return true;
 	if ((command->id == RESP_CMD_FLUSHALL || command->id == RESP_CMD_FLUSHDB) && !client->flush)
 		resp_error(c->out, "NOPERM this user has no permissions to run the '%s' command", command->name);
-	else if (command->first && !may_keys(c, command, argv, argc))
+	else if ((command->first || command->flags & RESP_MOVABLE_KEYS) && !may_keys(c, command, argv, argc))
 		resp_error(c->out, "NOPERM this user has no permissions to access one of the keys used as arguments");
 	else
 		return true;
