@@ -22,7 +22,12 @@ static const char *const event_names[] = {
 	[CONN_EVENT_DRAINED] = "drained",           [CONN_EVENT_PROVED] = "proved",
 };
 
-static _Atomic uint64_t next_id = 1;
+uint64_t conn_next_id(void)
+{
+	static _Atomic uint64_t next = 1;
+
+	return atomic_fetch_add(&next, 1);
+}
 
 /* The only writer of conn->state after birth. */
 static void conn_set_state(struct conn *conn, enum conn_state state, enum conn_event event)
@@ -184,7 +189,7 @@ static struct conn *conn_new(struct conn_group *group, const struct wire_request
 	conn->push.tail = &conn->push.first;
 	list_init(&conn->send.posted);
 	list_init(&conn->transfer.list);
-	conn->id = atomic_fetch_add(&next_id, 1);
+	conn->id = conn_next_id();
 	conn->opened = now;
 	conn->deadline = now + group->attr.handshake_timeout;
 	group->now = now;

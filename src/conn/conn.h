@@ -223,6 +223,9 @@ bool conn_hung_up(struct conn *conn, uint64_t tick);
  * an rdmad. */
 enum wire_reason conn_refusal(const struct conn *conn);
 
+/* For what is listed beside connections. Any thread. */
+uint64_t conn_next_id(void);
+
 struct conn_info {
 	uint64_t id; /* unique in the process */
 	const char *transport, *service, *state;

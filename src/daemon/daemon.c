@@ -192,6 +192,7 @@ static void daemon_tick(void *arg)
 	next = MIN(MAX(next, now + TIME_MS), now + TICK);
 	for (unsigned i = 0; i < d->fabrics; i++)
 		listeners_progress(&d->fabric[i]);
+	streams_tick(d);
 	daemon_drained(d);
 	loop_set_timer(d->tick, next - now);
 }

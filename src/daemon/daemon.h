@@ -250,6 +250,7 @@ struct worker_message;
 
 enum worker_verb {
 	WORKER_CONNECTION, /* take a request; consumed, no answer */
+	WORKER_STREAM,     /* the same of a stream */
 	WORKER_REPORT,     /* fill in `report` */
 	WORKER_ALIVE,      /* answer, no more */
 };
@@ -265,6 +266,7 @@ enum worker_word {
 /* What a worker says of itself. */
 struct worker_report {
 	struct conn_group_stats conn;
+	struct stream_stats stream;
 	struct service_counts service;
 	struct conn_info *list; /* NULL unless asked for */
 	size_t count, size;
@@ -281,8 +283,9 @@ struct worker_message {
 		struct {
 			const struct service *service;
 			unsigned group;
-			struct fabric_request *fabric_request;
+			struct fabric_request *fabric_request; /* NULL: a stream */
 			struct wire_request request;
+			int fd;                          /* of a stream */
 			struct auth_admission admission; /* the worker's to end */
 			struct quota_share *source;      /* the worker's to give back */
 			uint64_t places;                 /* connections that there may be for this source */
@@ -348,8 +351,39 @@ void listeners_close(struct daemon *daemon);
 unsigned listeners_port(const struct daemon *daemon);       /* the first that has one; 0: none */
 const char *listeners_exposed(const struct daemon *daemon); /* the first that other machines reach; NULL: none */
 bool listen_is_exposed(const struct sockaddr *sa);
+/* What is asked before a client is handed to a worker, in this order. How many connections there may be before this
+ * source is refused; whether it may come at all; and one connection more of it. */
+uint64_t listeners_places(const struct daemon *daemon, const struct fabric_source *of);
+enum wire_reason listeners_admit(struct daemon *daemon, unsigned service, uint64_t places, uint64_t *detail);
+enum wire_reason listeners_count(struct daemon *daemon, const struct fabric_source *of, uint64_t *detail,
+				 struct quota_share **source);
 int listeners_none(void); /* the exit status of a daemon without any, which is logged */
 const char *listen_advice(const struct sockaddr *sa, int error); /* "" or what to do, behind the error's own text */
+
+/*
+ * streams.c: the same for services whose connections are streams. Main thread.
+ */
+struct stream_listener {
+	int fd;
+	struct daemon *daemon;
+	struct loop_watch *watch;
+	const struct service *service;
+	struct local_file file; /* of a UNIX socket */
+	char address[256];
+	const char *transport;
+	uint16_t port;
+	bool exposed;
+	bool paused; /* until the next tick */
+};
+
+#define STREAM_LISTENERS 32
+
+/* 0 or an exit status; then none of them listens. */
+int streams_open(struct daemon *daemon);
+void streams_close(struct daemon *daemon);
+void streams_tick(struct daemon *daemon); /* now and then */
+/* Closes the descriptor, behind a line that says why. Any thread. */
+void streams_refuse(const struct service *service, int fd, enum wire_reason reason);
 
 /*
  * check.c: whether this machine lets the configuration start, as far as can be found out beside a daemon that runs with
@@ -377,6 +411,7 @@ struct status {
 };
 
 void status_add_conn(struct worker_report *into, const struct conn_group_stats *from);
+void status_add_stream(struct worker_report *into, const struct stream_stats *from);
 /* Ask every worker; done() comes in the main loop when all have answered. `disconnect`: see struct worker_report.
  * -ENOMEM. */
 int status_gather(struct daemon *daemon, bool list, uint64_t disconnect, void (*done)(void *arg, struct status *status),
@@ -412,6 +447,8 @@ struct daemon {
 	unsigned missings;
 	struct listener listener[2 * FABRIC_TRANSPORTS * (SETTING_LIST_MAX + 1)];
 	unsigned listeners;
+	struct stream_listener stream[STREAM_LISTENERS];
+	unsigned streams;
 	struct service_shared shared;
 	struct worker **worker;
 	unsigned workers;

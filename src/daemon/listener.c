@@ -9,12 +9,12 @@
 #include <unistd.h>
 
 #define LISTENERS_BUDGET 64 /* requests before the loop looks at all else */
-#define PLACES_KEPT 16u     /* connections, see listener_places() ... */
+#define PLACES_KEPT 16u     /* connections, see listeners_places() ... */
 #define PLACES_PART 32      /* ... and no more than this part of all */
 
 /* One connection more of who asks. */
-static enum wire_reason listener_count(struct daemon *d, const struct fabric_source *of, uint64_t *detail,
-				       struct quota_share **source)
+enum wire_reason listeners_count(struct daemon *d, const struct fabric_source *of, uint64_t *detail,
+				 struct quota_share **source)
 {
 	uint64_t most = config_max_per_source(d->config);
 	unsigned met = quota_take(d->sources, fabric_source_key(of), most, source);
@@ -25,7 +25,7 @@ static enum wire_reason listener_count(struct daemon *d, const struct fabric_sou
 
 /* How many connections there may be before this source is refused. The last few are kept for users of this machine, and
  * of those the half for root and the daemon's own user, so that nobody keeps out the operator. */
-static uint64_t listener_places(const struct daemon *d, const struct fabric_source *of)
+uint64_t listeners_places(const struct daemon *d, const struct fabric_source *of)
 {
 	uint64_t all = d->config->max_connections, kept = MIN(all / PLACES_PART, PLACES_KEPT);
 
@@ -35,13 +35,12 @@ static uint64_t listener_places(const struct daemon *d, const struct fabric_sour
 }
 
 /* What a request may not be told by the wire alone. */
-static enum wire_reason listener_admit(struct daemon *d, const struct wire_request *request, uint64_t places,
-				       uint64_t *detail)
+enum wire_reason listeners_admit(struct daemon *d, unsigned service, uint64_t places, uint64_t *detail)
 {
 	if (d->draining)
 		return WIRE_REASON_DRAINING;
-	*detail = request->service;
-	if (!(d->config->services & (1ull << request->service)))
+	*detail = service;
+	if (!(d->config->services & (1ull << service)))
 		return WIRE_REASON_SERVICE;
 	*detail = places;
 	if (workers_load(d) >= places && !workers_oldest(d, time_now()))
@@ -132,14 +131,14 @@ static void listener_requested(struct listener *l, const struct fabric_event *ev
 	struct fabric_source of;
 
 	fabric_request_source(event->request, &of);
-	places = listener_places(l->daemon, &of);
+	places = listeners_places(l->daemon, &of);
 	if (reason == WIRE_REASON_NONE)
-		reason = listener_admit(l->daemon, &request, places, &detail);
+		reason = listeners_admit(l->daemon, request.service, places, &detail);
 	if (reason == WIRE_REASON_NONE)
 		reason = listener_authorize(l->daemon, &request, &of, &detail, &admission);
 	if (reason == WIRE_REASON_NONE) {
 		detail = admission.client->connections;
-		reason = auth_has_place(admission.client) ? listener_count(l->daemon, &of, &detail, &source)
+		reason = auth_has_place(admission.client) ? listeners_count(l->daemon, &of, &detail, &source)
 							  : WIRE_REASON_SOURCE;
 	}
 	if (reason == WIRE_REASON_NONE) {

@@ -15,6 +15,7 @@ static const struct {
 	{workers_start, workers_stop},                 /* threads that serve connections */
 	{daemon_signals_start, NULL},                  /* from here on the end is in peace */
 	{listeners_open, listeners_close},             /* from here on clients come */
+	{streams_open, streams_close},                 /* and those of streams */
 	{control_open, control_close},                 /* and rdmactl */
 	{notify_watchdog_start, notify_watchdog_stop}, /* of the workers */
 	{daemon_ready, NULL},

@@ -75,6 +75,32 @@ void status_add_conn(struct worker_report *into, const struct conn_group_stats *
 	add_counters(&into->conn, from, buffer_counters, ARRAY_SIZE(buffer_counters));
 }
 
+#define STREAM(name, member)                                                                                           \
+	{                                                                                                              \
+		name, offsetof(struct stream_stats, member)                                                            \
+	}
+/* Of streams, what connections have no counter for. */
+static const struct counter stream_counters[] = {
+	STREAM("stream_reads", reads),
+	STREAM("stream_writes", writes),
+	STREAM("stream_waiting_bytes", waiting_bytes),
+	STREAM("stream_buffer_bytes", buffer_bytes),
+};
+
+void status_add_stream(struct worker_report *into, const struct stream_stats *from)
+{
+	into->conn.connections += from->streams;
+	into->conn.accepted += from->accepted;
+	into->conn.closed += from->closed;
+	into->conn.stalled += from->stalled;
+	into->conn.gave_way += from->gave_way;
+	into->conn.paced += from->paced;
+	into->conn.revoked += from->revoked;
+	into->conn.bytes_in += from->bytes_in;
+	into->conn.bytes_out += from->bytes_out;
+	add_counters(&into->stream, from, stream_counters, ARRAY_SIZE(stream_counters));
+}
+
 static void status_finish(struct status *status)
 {
 	status->done(status->arg, status);
@@ -90,6 +116,7 @@ static void report_answered(struct worker_message *m)
 	struct conn_info *all = NULL;
 
 	status_add_conn(total, &from->conn);
+	status_add_stream(total, &from->stream);
 	service_counts_add(&total->service, &from->service);
 	if (from->list)
 		all = realloc(total->list, (total->count + from->count + 1) * sizeof(*all));
@@ -144,6 +171,10 @@ static json_t *listeners_json(const struct daemon *d)
 			json_array_append_new(array, json_pack("{s:s, s:o}", "transport", l->transport->name, "address",
 							       printable_text(l->address)));
 	}
+	for (unsigned i = 0; i < d->streams; i++)
+		json_array_append_new(array, json_pack("{s:s, s:o, s:s}", "transport", d->stream[i].transport,
+						       "address", printable_text(d->stream[i].address), "service",
+						       wire_service_name(d->stream[i].service->id)));
 	return array;
 }
 
@@ -221,6 +252,7 @@ static json_t *counters_json(const struct status *status)
 	json_t *counters = json_object();
 
 	put_counters(counters, &total->conn, conn_counters, ARRAY_SIZE(conn_counters));
+	put_counters(counters, &total->stream, stream_counters, ARRAY_SIZE(stream_counters));
 	/* Refusals of the listeners, which no worker saw, are told apart where a limit was met. */
 	for (unsigned i = 0; i < WIRE_REASONS; i++)
 		all += refused[i];

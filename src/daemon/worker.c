@@ -23,10 +23,11 @@ struct worker {
 	unsigned index;
 	pthread_t thread;
 	struct loop *loop;
-	struct loop_watch *watch[FABRICS_MAX * FABRIC_MAX_FDS + WIRE_SERVICES];
+	struct loop_watch *watch[FABRICS_MAX * FABRIC_MAX_FDS + WIRE_SERVICES + 1];
 	unsigned watches;
 	struct conn_group *group[FABRICS_MAX];
 	unsigned groups;
+	struct stream_group *streams;
 	struct service_thread services;
 	struct spin spin;
 	unsigned unpublished; /* turns since worker_publish() */
@@ -53,7 +54,7 @@ static bool worker_runs_here(const struct worker *w)
 
 static uint64_t worker_count(const struct worker *w)
 {
-	uint64_t n = 0;
+	uint64_t n = stream_group_count(w->streams);
 
 	for (unsigned i = 0; i < w->groups; i++)
 		n += conn_group_connections(w->group[i]);
@@ -63,7 +64,7 @@ static uint64_t worker_count(const struct worker *w)
 /* Publish for the main thread the load, when the oldest connection that may give way was opened, and a drain's end. */
 static void worker_publish(struct worker *w)
 {
-	uint64_t n = worker_count(w), oldest = TIME_NEVER;
+	uint64_t n = worker_count(w), oldest = stream_group_oldest(w->streams);
 
 	for (unsigned i = 0; i < w->groups; i++) {
 		uint64_t opened = conn_group_oldest(w->group[i]);
@@ -88,6 +89,7 @@ static int worker_turn(struct worker *w, uint64_t now)
 	w->services.now = now;
 	for (unsigned i = 0; i < w->groups; i++)
 		n += conn_group_progress(w->group[i], now);
+	n += stream_group_progress(w->streams, now);
 	n += service_thread_progress(&w->services);
 	if (n > 0 || ++w->unpublished == PUBLISH_TURNS)
 		worker_publish(w);
@@ -101,13 +103,13 @@ static bool worker_has_place(struct worker *w, const struct worker_message *m)
 	struct conn_group *group = w->group[m->connection.group];
 
 	if (m->connection.instead) {
-		bool made = conn_group_make_room(group, w->services.now);
+		bool made = m->verb == WORKER_CONNECTION && conn_group_make_room(group, w->services.now);
 
 		for (unsigned i = 0; i < w->groups && !made; i++)
 			made = conn_group_make_room(w->group[i], w->services.now);
-		return made;
+		return made || stream_group_make_room(w->streams, w->services.now);
 	}
-	if (conn_group_connections(group) >= conn_group_attr(group)->max_connections)
+	if (m->verb == WORKER_CONNECTION && conn_group_connections(group) >= conn_group_attr(group)->max_connections)
 		conn_group_make_room(group, w->services.now);
 	return true;
 }
@@ -118,6 +120,11 @@ static void revise_connection(void *arg, struct conn *conn)
 		service_revised(conn);
 }
 
+static void revise_stream(void *arg, struct stream *stream)
+{
+	stream_revise(stream, arg);
+}
+
 static void worker_revise(struct worker *w)
 {
 	struct auth_table *access = atomic_exchange(&w->access, NULL);
@@ -126,6 +133,7 @@ static void worker_revise(struct worker *w)
 		conn_group_each(w->group[i], revise_connection, access);
 	if (!access)
 		return;
+	stream_group_each(w->streams, revise_stream, access);
 	auth_table_put(w->revised);
 	w->revised = access;
 }
@@ -140,6 +148,25 @@ static bool worker_readmit(const struct worker *w, struct worker_message *m)
 	return auth_readmit(admission, w->revised) && admission->client->services & 1u << m->connection.request.service;
 }
 
+static int worker_accept_stream(struct worker *w, struct worker_message *m)
+{
+	struct stream_open open = {.fd = m->connection.fd,
+				   .id = conn_next_id(),
+				   .share = m->connection.source,
+				   .admission = &m->connection.admission};
+
+	return service_accept_stream(m->connection.service, &w->services, w->streams, &open);
+}
+
+/* Tell a client that it is refused. */
+static void worker_refuse(const struct worker_message *m, enum wire_reason reason, uint64_t detail)
+{
+	if (m->verb == WORKER_CONNECTION)
+		conn_refuse(m->connection.fabric_request, reason, detail);
+	else
+		streams_refuse(m->connection.service, m->connection.fd, reason);
+}
+
 static void worker_take_connection(struct worker *w, struct worker_message *m)
 {
 	int rc = -ESHUTDOWN;
@@ -147,11 +174,13 @@ static void worker_take_connection(struct worker *w, struct worker_message *m)
 	/* It was admitted by the table of its time, which a reload may have replaced since. */
 	worker_revise(w);
 	if (w->draining)
-		conn_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
-	else if (w->revised && !worker_readmit(w, m))
-		conn_refuse(m->connection.fabric_request, WIRE_REASON_KEY, 0);
+		worker_refuse(m, WIRE_REASON_DRAINING, 0);
+	else if (w->revised && m->verb == WORKER_CONNECTION && !worker_readmit(w, m))
+		worker_refuse(m, WIRE_REASON_KEY, 0);
 	else if (!worker_has_place(w, m))
-		conn_refuse(m->connection.fabric_request, WIRE_REASON_CONNECTIONS, m->connection.places);
+		worker_refuse(m, WIRE_REASON_CONNECTIONS, m->connection.places);
+	else if (m->verb == WORKER_STREAM)
+		rc = worker_accept_stream(w, m);
 	else
 		rc = service_accept(m->connection.service, &w->services, w->group[m->connection.group],
 				    m->connection.fabric_request, &m->connection.request, m->connection.source,
@@ -179,6 +208,30 @@ static void add_info(void *arg, struct conn *conn)
 	report->count++;
 	if (report->disconnect)
 		conn_close(conn, 0, "disconnected by the operator");
+}
+
+static void add_stream_info(void *arg, struct stream *stream)
+{
+	struct worker_report *report = arg;
+	struct conn_info *info = &report->list[report->count];
+	struct stream_info of;
+
+	if (report->count == report->size)
+		return;
+	stream_get_info(stream, &of);
+	if (report->disconnect && of.id != report->disconnect)
+		return;
+	*info = (struct conn_info){.id = of.id,
+				   .transport = of.transport,
+				   .service = wire_service_name(WIRE_RESP),
+				   .state = "established",
+				   .bytes_in = of.bytes_in,
+				   .bytes_out = of.bytes_out,
+				   .opened = of.opened};
+	snprintf(info->peer, sizeof(info->peer), "%s", of.peer);
+	report->count++;
+	if (report->disconnect)
+		stream_close(stream, -ECONNRESET, "disconnected by the operator");
 }
 
 /* The list has room for those that there are now. */
@@ -224,6 +277,7 @@ static void worker_apply_words(struct worker *w, unsigned words)
 
 static void (*const verbs[])(struct worker *w, struct worker_message *m) = {
 	[WORKER_CONNECTION] = worker_take_connection,
+	[WORKER_STREAM] = worker_take_connection,
 	[WORKER_REPORT] = worker_begin_report,
 	[WORKER_ALIVE] = worker_is_alive,
 };
@@ -262,6 +316,9 @@ static void worker_step_report(struct worker *w)
 		w->reported++;
 		return;
 	}
+	if (report->list)
+		stream_group_each(w->streams, add_stream_info, report);
+	stream_group_get_stats(w->streams, &report->stream);
 	service_thread_get_counts(&w->services, &report->service);
 	w->report = NULL;
 	worker_answer(w, m);
@@ -301,6 +358,12 @@ static void drain_connection(void *arg, struct conn *conn)
 	service_drain(conn);
 }
 
+static void drain_stream(void *arg, struct stream *stream)
+{
+	(void)arg;
+	stream_drain(stream);
+}
+
 static void worker_look_drained(struct worker *w, uint64_t now)
 {
 	must(worker_runs_here(w));
@@ -309,6 +372,7 @@ static void worker_look_drained(struct worker *w, uint64_t now)
 	w->drain_look = now + DRAIN_LOOK;
 	for (unsigned i = 0; i < w->groups; i++)
 		conn_group_each(w->group[i], drain_connection, NULL);
+	stream_group_each(w->streams, drain_stream, NULL);
 }
 
 /* Sleep until something comes, or the next deadline. Queues are armed first and polled once more, so that nothing comes
@@ -322,9 +386,10 @@ static bool worker_sleep(struct worker *w)
 	quiet = service_thread_arm(&w->services);
 	for (unsigned i = 0; i < w->groups; i++)
 		armed &= fabric_arm(conn_group_queue(w->group[i])) == 0;
+	quiet &= stream_group_quiet(w->streams);
 	quiet &= worker_turn(w, now) == 0 && worker_inbox_empty(w);
 	worker_publish(w);
-	when = service_thread_deadline(&w->services);
+	when = MIN(service_thread_deadline(&w->services), stream_group_deadline(w->streams));
 	if (w->draining && worker_count(w))
 		when = MIN(when, w->drain_look);
 	for (unsigned i = 0; i < w->groups; i++)
@@ -408,6 +473,7 @@ static void worker_free(struct worker *w)
 		loop_remove(w->watch[--w->watches]);
 	while (w->groups > 0)
 		conn_group_destroy(w->group[--w->groups]);
+	stream_group_destroy(w->streams);
 	service_thread_free(&w->services);
 	auth_table_put(atomic_load(&w->access));
 	auth_table_put(w->revised);
@@ -478,6 +544,19 @@ static int worker_make_groups(struct worker *w)
 	return 0;
 }
 
+static int worker_make_streams(struct worker *w)
+{
+	const struct config *c = w->daemon->config;
+	struct stream_attr attr = {.stall = c->stall_timeout,
+				   .first = c->first_request_timeout,
+				   .keepalive = c->keepalive,
+				   .turn = c->turn,
+				   .clock = time_now};
+	int rc = stream_group_create(&attr, &w->streams);
+
+	return rc == 0 ? worker_watch(w, stream_group_fd(w->streams), readable, w) : rc;
+}
+
 /* Beside one worker there is the client that asks it. */
 uint64_t workers_polling(const struct daemon *d)
 {
@@ -509,6 +588,8 @@ static int worker_start(struct daemon *d, unsigned index)
 	spin_init(&w->spin, workers_polling(d));
 	w->oldest = TIME_NEVER;
 	rc = loop_create(&w->loop);
+	if (rc == 0)
+		rc = worker_make_streams(w);
 	if (rc == 0)
 		rc = worker_make_services(w);
 	if (rc == 0)
@@ -573,8 +654,8 @@ static void worker_empty_inbox(struct worker *w)
 	struct worker_message *m;
 
 	while ((m = ring_pop(&w->inbox))) {
-		if (m->verb == WORKER_CONNECTION) {
-			conn_refuse(m->connection.fabric_request, WIRE_REASON_DRAINING, 0);
+		if (m->verb == WORKER_CONNECTION || m->verb == WORKER_STREAM) {
+			worker_refuse(m, WIRE_REASON_DRAINING, 0);
 			auth_admission_end(&m->connection.admission);
 			quota_give(m->connection.source);
 		}
@@ -611,7 +692,7 @@ void workers_stop(struct daemon *d)
 
 bool worker_send(struct worker *w, struct worker_message *m)
 {
-	bool connection = m->verb == WORKER_CONNECTION;
+	bool connection = m->verb == WORKER_CONNECTION || m->verb == WORKER_STREAM;
 
 	must(daemon_is_main(w->daemon));
 	if (!ring_push(&w->inbox, m))

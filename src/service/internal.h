@@ -9,7 +9,8 @@
 	SERVICE(WIRE_KV, service_kv)                                                                                   \
 	SERVICE(WIRE_GPU, service_gpu)                                                                                 \
 	SERVICE(WIRE_CHANNEL, service_channel)                                                                         \
-	SERVICE(WIRE_PEER, service_peer)
+	SERVICE(WIRE_PEER, service_peer)                                                                               \
+	SERVICE(WIRE_RESP, service_resp)
 
 #define SERVICE(id, row) extern const struct service row;
 SERVICES(SERVICE)

@@ -28,12 +28,14 @@ static int open_one(struct service_shared *shared, const struct service *service
 int service_shared_open(struct service_shared *shared, const struct service_host *host, uint64_t wanted,
 			void *const settings[WIRE_SERVICES])
 {
+	struct service_host with = *host;
 	int rc = 0;
 
 	*shared = (struct service_shared){.open = 0};
+	with.shared = shared;
 	for (unsigned id = 0; id < WIRE_SERVICES && rc == 0; id++)
 		if (services[id] && (wanted & 1ull << id || !services[id]->open))
-			rc = open_one(shared, services[id], host, settings[id]);
+			rc = open_one(shared, services[id], &with, settings[id]);
 	if (rc != 0)
 		service_shared_close(shared);
 	return rc;

@@ -16,8 +16,10 @@
 
 #include "base/setting.h"
 #include "conn/conn.h"
+#include "stream/stream.h"
 
 struct service;
+struct service_shared;
 
 #define SERVICE_COUNTERS 24 /* most of one service */
 
@@ -25,6 +27,7 @@ struct service;
 struct service_host {
 	struct fabric_domain *const *domain; /* one of each fabric that is open, until open() returns */
 	unsigned domains;
+	const struct service_shared *shared; /* what services with a lower number made */
 	uint64_t poll; /* how long a thread that waits may poll before it sleeps; TIME_NEVER: for ever */
 	/* NULL: nobody wants to know. */
 	void (*busy)(void *arg, const char *with); /* opening takes long, and gets on */
@@ -72,6 +75,14 @@ struct service_thread {
 struct service_way {
 	const struct conn_group *group;
 	struct fabric_limits limits;
+};
+
+/* Where clients come whose connections are streams of bytes, by the settings. */
+struct service_door {
+	const struct setting_list *listen; /* each passes address_parse(), without a scheme */
+	uint64_t port;                     /* of those that name none */
+	const char *unix_socket;           /* NULL: none */
+	uint64_t unix_mode;
 };
 
 /* What a service counted, over one thread or several. */
@@ -160,6 +171,14 @@ struct service {
 	bool (*quiet)(const struct conn *conn);
 	/* The rights of the connection's client (conn_client()) are others now. NULL: it looks at each request. */
 	void (*revised)(struct conn *conn);
+
+	/* In place of these, of a service whose connections are streams.
+	 */
+	void (*door)(const void *settings, struct service_door *out);
+	/* What a client is sent that is refused: a line of its protocol. */
+	const char *(*refusal)(enum wire_reason reason);
+	/* Take one, in its worker. Consumes open->fd in every case, open->share and open->admission if it returns 0. */
+	int (*stream)(struct service_part *part, struct stream_group *group, struct stream_open *open);
 };
 
 #define SERVICE_NOT_OFFERED 1
@@ -212,6 +231,9 @@ void service_thread_disown(struct service_thread *thread);
 int service_accept(const struct service *service, struct service_thread *thread, struct conn_group *group,
 		   struct fabric_request *fabric_request, const struct wire_request *request, struct quota_share *share,
 		   struct auth_admission *admission);
+
+int service_accept_stream(const struct service *service, struct service_thread *thread, struct stream_group *group,
+			  struct stream_open *open);
 
 /* No new connections are taken: tell the client to leave, where the service does so. Once or again. */
 void service_leave(struct conn *conn);

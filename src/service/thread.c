@@ -166,7 +166,7 @@ int service_accept(const struct service *service, struct service_thread *thread,
 
 	must(service_thread_is_mine(thread));
 	fabric_request_limits(fabric_request, &way.limits);
-	if (part)
+	if (part && service->ops)
 		reason = service->admit ? service->admit(part, &way, request, &grant, &detail) : WIRE_REASON_NONE;
 	if (reason != WIRE_REASON_NONE) {
 		conn_refuse(fabric_request, reason, detail);
@@ -189,6 +189,18 @@ int service_accept(const struct service *service, struct service_thread *thread,
 	if (rc != 0)
 		service->agent_free(agent);
 	return rc;
+}
+
+int service_accept_stream(const struct service *service, struct service_thread *thread, struct stream_group *group,
+			  struct stream_open *open)
+{
+	struct service_part *part = thread->part[service->id];
+
+	must(service_thread_is_mine(thread));
+	if (part && service->stream)
+		return service->stream(part, group, open);
+	local_close(open->fd);
+	return -EOPNOTSUPP;
 }
 
 void service_leave(struct conn *conn)

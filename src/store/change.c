@@ -131,10 +131,15 @@ static void change_hold(struct changes *c, struct change *slot, struct store_ite
 		atomic_fetch_add_explicit(&c->dropped, bytes, memory_order_relaxed);
 }
 
-uint64_t change_put(struct store *store, struct store_item *item, enum store_change_type type, uint8_t flags)
+uint64_t changes_draw(struct changes *c, unsigned n)
+{
+	return n + atomic_fetch_add_explicit(&c->last, n, memory_order_acq_rel);
+}
+
+void change_put_at(struct store *store, uint64_t lsn, struct store_item *item, enum store_change_type type,
+		   uint8_t flags)
 {
 	struct changes *c = &store->changes;
-	uint64_t lsn = 1 + atomic_fetch_add_explicit(&c->last, 1, memory_order_acq_rel);
 	struct change *slot = slot_of(c, lsn);
 
 	must(c->on && lsn < ITEM_VERSION_MAX);
@@ -150,6 +155,13 @@ uint64_t change_put(struct store *store, struct store_item *item, enum store_cha
 		change_hold(c, slot, item, type);
 	atomic_store_explicit(&slot->lsn, lsn, memory_order_release);
 	change_expect(c, lsn + AHEAD);
+}
+
+uint64_t change_put(struct store *store, struct store_item *item, enum store_change_type type, uint8_t flags)
+{
+	uint64_t lsn = changes_draw(&store->changes, 1);
+
+	change_put_at(store, lsn, item, type, flags);
 	return lsn;
 }
 

@@ -140,6 +140,7 @@ static void stripe_add_stats(struct stripe *s, struct store_stats *out)
 {
 	lock_take(&s->lock, LOCK_STRIPE);
 	out->items += s->index.count;
+	out->expiring += s->wheel.count;
 	out->pins += stripe_pins(s);
 	out->hits += s->hits;
 	out->misses += s->misses;

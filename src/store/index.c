@@ -212,11 +212,24 @@ int index_insert(struct index *x, uint32_t tag, uint32_t link)
 	return 0;
 }
 
-void index_remove(struct index *x, struct slot slot)
+void index_clear(struct index *x, struct slot slot)
 {
 	must(lock_rank_is_held(LOCK_STRIPE) && slot.bucket->link[slot.at]);
 	slot.bucket->link[slot.at] = 0;
 	x->count--;
+}
+
+void index_refill(struct index *x, uint32_t tag, uint32_t link)
+{
+	int rc = bucket_add(x, index_bucket(x, tag), tag, link);
+
+	must(lock_rank_is_held(LOCK_STRIPE) && rc == 0);
+	x->count++;
+}
+
+void index_remove(struct index *x, struct slot slot)
+{
+	index_clear(x, slot);
 	if (unlikely(x->old.bucket))
 		grow_step(x);
 }

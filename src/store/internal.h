@@ -3,6 +3,7 @@
  *
  *   store.c   the operations: hash, lock the stripe, one index step, unlock
  *   keys.c    what goes over all keys, in steps
+ *   commit.c  several keys in one step
  *   change.c  the ring of changes
  *   load.c    changes that were kept, applied again
  *   index.c   a stripe's table: buckets of one cache line, incremental growth, scan
@@ -15,7 +16,8 @@
  *   lock.c    the spin lock, and who holds what
  *
  * Locks have ranks, in the order of enum lock_rank: window (one thread at a time makes room), stripe, order, heap,
- * pages. Extents are freed after the stripe's lock was given back.
+ * pages. A thread holds one stripe's at a time, but for a commit, which takes several in the order of their numbers and
+ * nothing but locks of higher ranks beside them. Extents are freed after the stripe's lock was given back.
  */
 #ifndef RDMAD_STORE_INTERNAL_H
 #define RDMAD_STORE_INTERNAL_H
@@ -368,6 +370,11 @@ bool index_find_link(const struct index *x, uint32_t tag, uint32_t link, struct 
 int index_insert(struct index *x, uint32_t tag, uint32_t link); /* -ENOMEM */
 void index_remove(struct index *x, struct slot slot);
 
+/* The same without a step of the table's growth: so where one was removed, one with its tag has a place until the lock
+ * is given back. */
+void index_clear(struct index *x, struct slot slot);
+void index_refill(struct index *x, uint32_t tag, uint32_t link);
+
 /* A walk stands at a place, a tag with its bits reversed, behind the first `skip` links that have it. */
 struct index_cursor {
 	uint32_t place;
@@ -550,6 +557,12 @@ static inline bool change_is_copy(const struct store_item *item, enum store_chan
  * Unless it is a copy, a reference to the item goes to the change. Returns the LSN. */
 uint64_t change_put(struct store *store, struct store_item *item, enum store_change_type type, uint8_t flags);
 
+/* The same in two steps, for several changes in a row: draw the LSNs, the last of which is returned, then publish each
+ * of them, under the locks of all their stripes. */
+uint64_t changes_draw(struct changes *c, unsigned n);
+void change_put_at(struct store *store, uint64_t lsn, struct store_item *item, enum store_change_type type,
+		   uint8_t flags);
+
 /* The change that a delete-all is. 0 or -EAGAIN. */
 int changes_flush(struct store *store);
 
@@ -593,6 +606,15 @@ void store_item_drop(struct store *store, struct stripe *s, struct slot slot, st
 		     struct dead *dead);
 
 uint32_t store_tag(const struct store *store, const void *key, size_t key_len);
+
+/* A reservation is given up, or about to be published. */
+void store_reservation_ends(struct store *store, struct store_item *item);
+
+/* Given out by store_reserve() or item_create(), and not published yet. */
+static inline bool item_is_reserved(const struct store_item *item)
+{
+	return atomic_load_explicit(&item->refs, memory_order_relaxed) == ITEM_RESERVED + 1;
+}
 
 /* In the index or pinned, or both. */
 static inline bool item_is_published(const struct store_item *item)

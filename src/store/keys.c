@@ -1,5 +1,6 @@
 /*
- * keys.c: what goes over all keys, in steps: the scan for people, the walk for copies, and delete-all.
+ * keys.c: what goes over all keys, in steps: the scan for people, the walk for copies, and delete-all; and
+ * one that is drawn of all.
  */
 #include "store/internal.h"
 
@@ -8,6 +9,9 @@
 #define FLUSH_TURNS 128  /* and stripes after which it pauses where they are empty */
 #define FLUSH_PATIENCE TIME_S
 #define SCAN_BUCKETS 8 /* buckets looked at for each key of the budget */
+#define PICK_TRIES 64  /* places of a table that are drawn, */
+#define PICK_CHAIN 3   /* of so many buckets each, before its keys are looked through, */
+#define PICK_HELD 1024 /* so many buckets under its stripe's lock */
 
 /* A visit's common part: the stripe whose lock is held, and whether it takes no more. */
 struct visit {
@@ -225,4 +229,115 @@ bool store_flush_rest(struct store *store, uint64_t now)
 	if (!c->flush_cursor)
 		c->flushed = c->flushing;
 	return c->flush_cursor;
+}
+
+/*
+ * A key that is drawn: first the stripe, by the number of its keys, then a place in its table, until there is a key.
+ * Where that is seldom, one is drawn of the next ones in the order of the walk; of a small table that is of all.
+ */
+struct pick {
+	struct visit visit;
+	uint64_t random;
+	unsigned seen; /* keys of which one was taken */
+	unsigned char *key;
+	size_t len;
+};
+
+/* SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). */
+static uint64_t pick_draw(struct pick *p)
+{
+	uint64_t z = p->random += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+/* Each of those that are visited is the one with the same probability. */
+static bool pick_visit(void *arg, uint32_t link)
+{
+	struct pick *p = arg;
+	const struct store_item *item = arena_item(&p->visit.store->arena, link);
+
+	if (item->expires <= p->visit.now || pick_draw(p) % ++p->seen)
+		return true;
+	p->len = item->key_len;
+	memcpy(p->key, item->key, p->len);
+	return true;
+}
+
+static void pick_place(struct pick *p, const struct index *x)
+{
+	uint64_t random = pick_draw(p);
+	const struct bucket *b = index_bucket(x, (uint32_t)random);
+	unsigned at = (unsigned)((random >> 32) % (PICK_CHAIN * BUCKET_SLOTS));
+
+	for (; b && at >= BUCKET_SLOTS; at -= BUCKET_SLOTS)
+		b = b->next;
+	if (b && b->link[at])
+		pick_visit(p, b->link[at]);
+}
+
+/* From there to the table's end. */
+static void pick_walk(struct pick *p, struct stripe *s, struct index_cursor cursor)
+{
+	bool ends;
+
+	do {
+		unsigned n = 0;
+
+		lock_take(&s->lock, LOCK_STRIPE);
+		do {
+			index_scan(&s->index, &cursor, pick_visit, p);
+			ends = cursor_begins(&cursor);
+		} while (!ends && ++n < PICK_HELD);
+		lock_give(&s->lock, LOCK_STRIPE);
+	} while (!p->seen && !ends);
+}
+
+static void pick_of_stripe(struct pick *p, struct stripe *s)
+{
+	uint32_t count;
+
+	lock_take(&s->lock, LOCK_STRIPE);
+	count = s->index.count;
+	for (unsigned n = 0; n < PICK_TRIES && count && !p->seen; n++)
+		pick_place(p, &s->index);
+	lock_give(&s->lock, LOCK_STRIPE);
+	if (count && !p->seen)
+		pick_walk(p, s, (struct index_cursor){.place = (uint32_t)pick_draw(p)});
+	if (count && !p->seen)
+		pick_walk(p, s, (struct index_cursor){0});
+}
+
+static unsigned pick_stripe(struct pick *p)
+{
+	struct store *store = p->visit.store;
+	uint32_t counts[STRIPES_MAX];
+	uint64_t all = 0, at;
+	unsigned i = 0;
+
+	for (; i < store->stripes; i++) {
+		struct stripe *s = &store->stripe[i];
+
+		lock_take(&s->lock, LOCK_STRIPE);
+		all += counts[i] = s->index.count;
+		lock_give(&s->lock, LOCK_STRIPE);
+	}
+	if (!all)
+		return 0;
+	at = pick_draw(p) % all;
+	for (i = 0; at >= counts[i]; i++)
+		at -= counts[i];
+	return i;
+}
+
+size_t store_random(struct store *store, uint64_t random, uint64_t now, void *key)
+{
+	struct pick p = {.visit = {.store = store, .now = now}, .random = random, .key = key};
+	unsigned first = pick_stripe(&p);
+
+	for (unsigned i = 0; i < store->stripes && !p.seen; i++)
+		pick_of_stripe(&p, &store->stripe[(first + i) % store->stripes]);
+	return p.len;
 }

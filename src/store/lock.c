@@ -7,8 +7,6 @@
 #define LOCK_SPINS 128
 #define LOCK_YIELDS 64
 
-static _Thread_local const void *held[LOCK_RANKS];
-
 static void lock_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -30,25 +28,58 @@ void lock_wait(struct lock *l)
 	}
 }
 
+/* The locks that the thread holds, the last one last: ranks rise, and so do addresses of one rank. */
+static _Thread_local struct held {
+	const void *lock[LOCK_NOTED ? LOCK_MOST : 1];
+	enum lock_rank rank[LOCK_NOTED ? LOCK_MOST : 1];
+	unsigned n;
+} held;
+
 bool lock_is_mine(const void *lock, enum lock_rank rank)
 {
-	return held[rank] == lock;
+	for (unsigned i = held.n; i > 0; i--)
+		if (held.lock[i - 1] == lock)
+			return held.rank[i - 1] == rank;
+	return false;
 }
 
 bool lock_rank_is_held(enum lock_rank rank)
 {
-	return held[rank];
+	for (unsigned i = held.n; i > 0 && held.rank[i - 1] >= rank; i--)
+		if (held.rank[i - 1] == rank)
+			return true;
+	return false;
+}
+
+static void note(const void *lock, enum lock_rank rank)
+{
+	must(held.n < ARRAY_SIZE(held.lock));
+	held.lock[held.n] = lock;
+	held.rank[held.n++] = rank;
 }
 
 void lock_note_take(const void *lock, enum lock_rank rank)
 {
-	for (unsigned above = rank; above < LOCK_RANKS; above++)
-		must(!lock_rank_is_held((enum lock_rank)above));
-	held[rank] = lock;
+	must(!held.n || held.rank[held.n - 1] < rank);
+	note(lock, rank);
+}
+
+void lock_note_take_further(const void *lock, enum lock_rank rank)
+{
+	must(!held.n || held.rank[held.n - 1] < rank ||
+	     (held.rank[held.n - 1] == rank && (uintptr_t)held.lock[held.n - 1] < (uintptr_t)lock));
+	note(lock, rank);
 }
 
 void lock_note_give(const void *lock, enum lock_rank rank)
 {
+	unsigned at = held.n;
+
 	must(lock_is_mine(lock, rank));
-	held[rank] = NULL;
+	while (held.lock[at - 1] != lock)
+		at--;
+	for (held.n--; at <= held.n; at++) {
+		held.lock[at - 1] = held.lock[at];
+		held.rank[at - 1] = held.rank[at];
+	}
 }

@@ -54,12 +54,6 @@ static void item_discard(struct store *store, struct store_item *item)
 	change_return(store);
 }
 
-/* Given out by store_reserve() or item_create(), and not published yet. */
-static bool item_is_reserved(const struct store_item *item)
-{
-	return atomic_load_explicit(&item->refs, memory_order_relaxed) == ITEM_RESERVED + 1;
-}
-
 void store_item_release(struct store *store, struct store_item *item)
 {
 	must(!lock_rank_is_held(LOCK_STRIPE) && item_is_published(item));
@@ -228,6 +222,7 @@ int store_get(struct store *store, const void *key, size_t key_len, uint64_t now
 	if (item) {
 		item_pin(s, item);
 		ref_set(out, item, item->version);
+		out->expires = item->expires;
 	}
 	stripe_unlock(store, s, &dead);
 	return !!item;
@@ -393,7 +388,7 @@ int store_reserve_more(struct store *store, struct store_ref *ref, uint64_t byte
 	return rc;
 }
 
-static void reservation_ends(struct store *store, struct store_item *item)
+void store_reservation_ends(struct store *store, struct store_item *item)
 {
 	must(item_is_reserved(item));
 	ref_count_back(store, item);
@@ -404,7 +399,7 @@ void store_abandon(struct store *store, struct store_ref *ref)
 {
 	if (!ref->item)
 		return;
-	reservation_ends(store, ref->item);
+	store_reservation_ends(store, ref->item);
 	if (ref->item->queue == QUEUE_GROWS)
 		room_grow_end(store, ref->item, false);
 	item_discard(store, ref->item);
@@ -502,7 +497,7 @@ int store_publish(struct store *store, struct store_ref *ref, const struct store
 
 	must(item);
 	ref->item = NULL;
-	reservation_ends(store, item);
+	store_reservation_ends(store, item);
 	return item_publish(store, item, put ? put : &put_always, now, version);
 }
 

@@ -59,10 +59,12 @@ struct store_ref {
 	void *addr;              /* of the value's first byte, in the arena; from 4 KiB on it begins a cache line */
 	uint64_t len;
 	uint64_t version; /* rises with each write of the key, also over a delete; never 0 */
+	uint64_t expires; /* of what store_get() has found; else 0 */
 };
 
 struct store_stats {
 	uint64_t items;
+	uint64_t expiring;    /* of them, those that expire some time */
 	uint64_t pins;        /* and reservations, that are not given back */
 	uint64_t bytes_used;  /* of the arena: extents, with headers and rounding */
 	uint64_t bytes_asked; /* of it: keys and values as they were given */
@@ -183,6 +185,67 @@ int store_stat(struct store *store, const void *key, size_t key_len, uint64_t no
 int store_expire(struct store *store, const void *key, size_t key_len, uint64_t if_version, uint64_t expires,
 		 uint64_t now);
 
+/*
+ * Several keys in one step, a commit. What it is decided by was read before, one call at a time, with each key's
+ * version; what it writes was reserved. Then either all of it happens, or nothing: the parts of the table that the keys
+ * are in are locked together, the checks are made, and the steps are carried out in their order. So the caller reads,
+ * computes, commits, and begins anew where that answers -ESTALE. (Kung, Robinson, "On Optimistic Methods for
+ * Concurrency Control", ACM TODS 1981.)
+ *
+ * All other calls, of any user of the store, see of each key what was before the commit or what is after it. One that
+ * reads two keys by two calls may see one key before and the other after; checks of both in a commit, which needs no
+ * steps, tell that they were so at one time.
+ *
+ * A commit takes no memory of its own, and makes no room: reservations have theirs. It holds up other calls for these
+ * parts of the table for about 200 ns a check or step.
+ */
+#define STORE_COMMIT_MAX 65536 /* steps of one */
+
+/* What a key has to be when it is committed: as it was read. */
+struct store_check {
+	const void *key;
+	size_t key_len;
+	uint64_t version; /* 0: it is not there, or has expired */
+	uint64_t expires; /* if it is there: when it expires, which a version does not tell; 0: at any time */
+	uint32_t tag;     /* the store's own */
+};
+
+enum store_step_kind {
+	STORE_STEP_PUT,    /* publish a reservation */
+	STORE_STEP_DELETE, /* of what is not there: nothing happens */
+	STORE_STEP_EXPIRE, /* the same; changes the expiry, not the version */
+};
+
+struct store_step {
+	enum store_step_kind kind;
+	bool keep_expiry;     /* of PUT: that of the value that is replaced; `expires` where there is none */
+	bool found;           /* out: the key was there when the step's turn came */
+	uint32_t tag;         /* the store's own */
+	const void *key;      /* of DELETE and EXPIRE; a PUT has that of its reservation */
+	size_t key_len;       /* the same */
+	struct store_ref ref; /* of PUT: a reservation, whole and filled; of others undefined afterwards */
+	uint64_t expires;     /* of PUT and EXPIRE */
+	uint64_t version;     /* out: of PUT, the new one; of EXPIRE, that of the item; else 0 */
+};
+
+/*
+ * 0: all checks held, and all steps were carried out in their order; of several for one key the last one wins.
+ * Reservations are consumed: ref.item is NULL. *lsn (may be NULL) is the number of the last change, which answers may
+ * have to wait for; 0: nobody asked for changes, or nothing was changed.
+ *
+ * Else nothing was changed, and reservations stay the caller's, to be committed again or abandoned. -ESTALE: a check
+ * did not hold. -EAGAIN: no room for changes, see below, call again. -ENOMEM: no memory for the index. -E2BIG: too many
+ * steps, also where the ring of changes has no places for so many. As each reservation has a place in that ring, a
+ * caller that waits for room with some in hand holds up others: it gives them up when it has waited for long.
+ */
+int store_commit(struct store *store, struct store_check checks[], unsigned nchecks, struct store_step steps[],
+		 unsigned nsteps, uint64_t now, uint64_t *lsn);
+
+/* A key that is there, about each with the same probability: its length, and the key in `key`, which has STORE_KEY_MAX
+ * bytes; 0: there is none. `random` is drawn by the caller anew for each call. Takes the longer the emptier a table is
+ * that was once full. */
+size_t store_random(struct store *store, uint64_t random, uint64_t now, void *key);
+
 /* Walk the keys. *cursor 0 begins; 0 again: the end; any other value is harmless. Looks at about `budget` keys and
  * calls back for those with the prefix, under a stripe's lock (no store call from inside). false from fn: that key is
  * not taken, the call ends, and it comes first the next time; the first key of a call has to be taken. Each key that is
@@ -234,11 +297,15 @@ void store_refuse_later(struct store *store);
  * holds the item. Where the ring is full, or changes hold a sixteenth of the arena, writes answer -EAGAIN until some
  * were released; a reservation has its place in the ring from the beginning.
  *
+ * The changes of a commit have numbers in a row, and each of them but the last says that it goes on. What keeps
+ * changes takes all of them or none: what ends with one that says so is cut in front of the first.
+ *
  * An expired item leaves without a change, as its time stands in the one that wrote it. An evicted one is a change,
  * since else a deletion that finds it gone would be told nowhere, and an older value come back.
  */
 enum store_change_type { STORE_CHANGE_SET = 1, STORE_CHANGE_DELETE, STORE_CHANGE_EXPIRE, STORE_CHANGE_FLUSH };
 #define STORE_CHANGE_EVICTED 1 /* flag of a DELETE: nobody asked for it */
+#define STORE_CHANGE_MORE 2    /* flag: the next change belongs to the same commit */
 
 struct store_change {
 	uint64_t lsn;

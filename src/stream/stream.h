@@ -10,21 +10,21 @@
  * Cost of a turn: one epoll_wait() for all, and for each stream that has something a read and a write. A stream at rest
  * has no buffers.
  *
- * Threads: all functions of a group and of its streams are called by the thread that has it, but stream_listen() and
- * stream_take().
+ * Threads: all functions of a group and of its streams are called by the thread that has it.
  */
 #ifndef RDMAD_STREAM_H
 #define RDMAD_STREAM_H
 
 #include "auth/auth.h"
+#include "base/local.h"
 
 #include <sys/socket.h>
 
 struct stream;
 struct stream_group;
 
-#define STREAM_READ (64 * KIB)     /* most bytes of one read, but into memory of the owner's */
-#define STREAM_OUT_HIGH (1 * MIB)  /* waiting to leave: nothing more is handed over */
+#define STREAM_READ (64 * KIB)    /* most bytes of one read, but into memory of the owner's */
+#define STREAM_OUT_HIGH (1 * MIB) /* waiting to leave: nothing more is handed over */
 
 /* Memory that leaves in its place among the bytes. When it has left, or never will, release(owner, item). */
 struct stream_piece {
@@ -36,9 +36,9 @@ struct stream_piece {
 
 struct stream_ops {
 	/*
-	 * Bytes that came, and those that were not used before. How many of them are used now; the rest comes again when
-	 * more has come, or after stream_again(). Negative: the other end broke the protocol, and the stream is closed
-	 * with that errno when all that was written has left. Not called while too much waits to leave.
+	 * Bytes that came, and those that were not used before. Returns how many are used now; the rest comes again
+	 * when more has come, or after stream_again(). Negative: the other end broke the protocol, and the stream is
+	 * closed when all that was written has left. Not called while too much waits to leave.
 	 */
 	ssize_t (*bytes)(struct stream *stream, const char *at, size_t len);
 	/* All bytes asked for by stream_receive() are in place. */
@@ -55,6 +55,7 @@ struct stream_attr {
 	uint64_t stall;     /* ns that answers may wait for a client that takes none; 0: for ever */
 	uint64_t idle;      /* ns after which a client that says nothing is closed; 0: never */
 	uint64_t first;     /* ns after which a stream that said nothing may give way; 0: never */
+	uint64_t keepalive; /* ns of silence after which the other end's host is asked; 0: never */
 	uint64_t turn;      /* ns of work after which a visit leaves the rest to the next turn */
 	uint64_t (*clock)(void);
 };
@@ -67,7 +68,7 @@ struct stream_stats {
 };
 
 struct stream_info {
-	uint64_t id; /* unique in the process among streams */
+	uint64_t id;
 	const char *transport; /* "tcp", "unix" */
 	char peer[128], local[128];
 	uint64_t bytes_in, bytes_out;
@@ -78,23 +79,16 @@ struct stream_info {
 };
 
 /*
- * What a listener takes. Main thread.
- */
-/* A socket that listens, without waiting. 0 or -errno; not logged. */
-int stream_listen(const struct sockaddr *sa, socklen_t len, mode_t mode, struct local_file *file, int *fd);
-/* The next that waits: its descriptor and addresses; -EAGAIN: none does. */
-int stream_take(int listener, struct sockaddr_storage *peer, socklen_t *len);
-
-/*
  * A group.
  */
 int stream_group_create(const struct stream_attr *attr, struct stream_group **out);
 void stream_group_destroy(struct stream_group *group); /* closes what remains; NULL is fine */
-int stream_group_fd(const struct stream_group *group);  /* readable: there is something to do */
+int stream_group_fd(const struct stream_group *group); /* readable: there is something to do */
 /* One turn; how much was done, 0: it may be time to sleep. */
 int stream_group_progress(struct stream_group *group, uint64_t now);
 uint64_t stream_group_deadline(const struct stream_group *group); /* when to call it though nothing comes */
-bool stream_group_quiet(const struct stream_group *group);        /* no stream wants another turn now */
+bool stream_group_quiet(
+	struct stream_group *group); /* no stream wants another turn now; the next one asks the kernel */
 uint64_t stream_group_count(const struct stream_group *group);
 /* When the oldest that may give way was accepted; TIME_NEVER: there is none. And close it: false: there is none. */
 uint64_t stream_group_oldest(const struct stream_group *group);
@@ -106,11 +100,12 @@ void stream_group_get_stats(const struct stream_group *group, struct stream_stat
  * A stream.
  */
 struct stream_open {
-	int fd; /* taken over in each case */
+	int fd;      /* taken over in each case */
+	uint64_t id; /* unique in the process */
 	const struct stream_ops *ops;
 	void *context;
-	struct quota_share *share;          /* given back at the end; not where the call failed */
-	struct auth_admission *admission;   /* taken over; NULL: all rights */
+	struct quota_share *share;        /* given back at the end; not where the call failed */
+	struct auth_admission *admission; /* taken over; NULL: all rights */
 };
 int stream_open(struct stream_group *group, const struct stream_open *open, uint64_t now, struct stream **out);
 
@@ -120,13 +115,13 @@ static inline void *stream_context(const struct stream *stream)
 }
 /* Mark for closing: at once, or, when `error` is 0, when all that was written has left. The first counts. */
 void stream_close(struct stream *stream, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The daemon is to end: closed, as soon as nothing of it is under way (stream_ops.quiet). Again and again. */
+void stream_drain(struct stream *stream);
 /* From within bytes(): to be handed the same again in a next turn; at the latest at `when`, 0: at once. */
 void stream_again(struct stream *stream, uint64_t when);
-/* From within bytes(), the unused rest is nothing of these: the next `len` bytes behind those that it uses go to
- * memory at `to`, which stays; then received() is called. Bytes of them that are here already are copied. */
+/* From within bytes() or received(): the next `len` bytes, behind those that bytes() uses, go to memory at `to`, which
+ * stays until then, or NULL: they are dropped. Then received() is called. Bytes that are here already are copied. */
 void stream_receive(struct stream *stream, void *to, size_t len);
-/* What was asked for is not wanted at `to` any more: what comes of it is dropped. received() comes all the same. */
-void stream_receive_drop(struct stream *stream);
 /* Behind all that was written. From any callback, or between turns; then it leaves in the next turn. */
 void stream_write(struct stream *stream, const struct stream_piece *pieces, unsigned count);
 /* What is written from now on waits until stream_release_to() says that this mark may leave. Marks rise. */

@@ -7,28 +7,28 @@
 #define DIRTY_MOST (8 * MIB) /* the log's sync does not wait behind more of a checkpoint's pages */
 
 /* The one at hand is whole. */
-static int checkpoint_close(struct stream *stream)
+static int checkpoint_close(struct wal_stream *stream)
 {
 	struct wal *wal = stream->wal;
-	int rc = stream_sync(stream);
+	int rc = wal_stream_sync(stream);
 
 	if (rc)
 		return rc;
 	stream->segment.end = stream->at;
 	rc = segments_add(&wal->checkpoint_list, &stream->segment);
 	if (rc == 0)
-		stream_close(stream);
+		wal_stream_close(stream);
 	return rc;
 }
 
-static int checkpoint_turn(struct stream *stream, uint64_t length)
+static int checkpoint_turn(struct wal_stream *stream, uint64_t length)
 {
 	int rc = stream->fd >= 0 ? checkpoint_close(stream) : 0;
 
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&stream->wal->lock);
-	rc = stream_begin(stream, length, stream->wal->checkpoint_since);
+	rc = wal_stream_begin(stream, length, stream->wal->checkpoint_since);
 	pthread_mutex_unlock(&stream->wal->lock);
 	return rc;
 }
@@ -40,7 +40,7 @@ int wal_checkpoint_begin(struct wal *wal, uint64_t since)
 	must(wal->recovered && !wal->checkpoint_open);
 	if (rc)
 		return rc;
-	rc = stream_create(&wal->checkpoint, wal, FORMAT_CHECKPOINT, checkpoint_turn);
+	rc = wal_stream_create(&wal->checkpoint, wal, FORMAT_CHECKPOINT, checkpoint_turn);
 	if (rc)
 		return rc;
 	wal->checkpoint_from = wal->bytes;
@@ -53,14 +53,14 @@ int wal_checkpoint_begin(struct wal *wal, uint64_t since)
 
 static int checkpoint_group(struct wal *wal, const struct wal_record *record, unsigned n)
 {
-	struct stream *stream = &wal->checkpoint;
+	struct wal_stream *stream = &wal->checkpoint;
 	int rc = wal_error(wal);
 
 	must(wal->checkpoint_open);
 	if (rc == 0)
-		rc = stream_write(stream, record, n, wal->checkpoint_since);
+		rc = wal_stream_write(stream, record, n, wal->checkpoint_since);
 	if (rc == 0 && stream->unsynced >= DIRTY_MOST)
-		rc = stream_sync(stream);
+		rc = wal_stream_sync(stream);
 	return rc;
 }
 
@@ -145,7 +145,7 @@ int log_give_way(struct wal *wal)
 		wal->manifest.log = old;
 		return rc;
 	}
-	stream_close(&wal->log);
+	wal_stream_close(&wal->log);
 	wal->log.unsynced = 0;
 	wal->durable = wal->written;
 	segments_give_back(wal, FILE_LOG, &old, old.count);
@@ -167,7 +167,7 @@ static int checkpoint_finish(struct wal *wal)
 static void checkpoint_forget(struct wal *wal)
 {
 	segments_free(&wal->checkpoint_list);
-	stream_destroy(&wal->checkpoint);
+	wal_stream_destroy(&wal->checkpoint);
 	wal->checkpoint_open = false;
 }
 
@@ -201,12 +201,12 @@ int wal_checkpoint_end(struct wal *wal, uint64_t seen)
 
 void wal_checkpoint_abandon(struct wal *wal)
 {
-	struct stream *stream = &wal->checkpoint;
+	struct wal_stream *stream = &wal->checkpoint;
 
 	if (!wal->checkpoint_open)
 		return;
 	if (stream->fd >= 0) {
-		stream_close(stream);
+		wal_stream_close(stream);
 		/* Without memory for it the file stays until the next start. */
 		(void)segments_add(&wal->checkpoint_list, &stream->segment);
 	}

@@ -68,11 +68,11 @@ static inline uint64_t block_end(uint64_t at)
 /*
  * stream.c: groups of records into segments, of the log and of a checkpoint.
  */
-struct stream {
+struct wal_stream {
 	struct wal *wal;
 	enum format_kind kind;
 	/* Begin a segment with room for so many bytes of records. */
-	int (*turn)(struct stream *stream, uint64_t length);
+	int (*turn)(struct wal_stream *stream, uint64_t length);
 	int fd; /* of the segment at hand; -1: none */
 	struct segment segment;
 	unsigned alignment; /* of the memory that its file takes */
@@ -87,21 +87,21 @@ struct stream {
 	unsigned char last[WAL_BLOCK]; /* the block of `at`, up to there */
 };
 
-int stream_create(struct stream *stream, struct wal *wal, enum format_kind kind,
-		  int (*turn)(struct stream *stream, uint64_t length));
-void stream_destroy(struct stream *stream);
+int wal_stream_create(struct wal_stream *stream, struct wal *wal, enum format_kind kind,
+		      int (*turn)(struct wal_stream *stream, uint64_t length));
+void wal_stream_destroy(struct wal_stream *stream);
 /* One group. Of a COMMIT that begins it: `last`, the LSN before it. */
-int stream_write(struct stream *stream, const struct wal_record *record, unsigned n, uint64_t last);
-int stream_sync(struct stream *stream);
+int wal_stream_write(struct wal_stream *stream, const struct wal_record *record, unsigned n, uint64_t last);
+int wal_stream_sync(struct wal_stream *stream);
 /* Begin a segment of the list in the stream; the one before is closed by the caller. The lock is held. */
-int stream_begin(struct stream *stream, uint64_t length, uint64_t before);
-void stream_close(struct stream *stream);
+int wal_stream_begin(struct wal_stream *stream, uint64_t length, uint64_t before);
+void wal_stream_close(struct wal_stream *stream);
 
 /*
  * write.c
  */
-/* As of struct stream; what was written before is on disk then. */
-int log_turn(struct stream *stream, uint64_t length);
+/* As of struct wal_stream; what was written before is on disk then. */
+int log_turn(struct wal_stream *stream, uint64_t length);
 
 /*
  * checkpoint.c
@@ -131,7 +131,7 @@ struct wal {
 	uint64_t lost;   /* bytes, behind damage at the start */
 	uint64_t marked; /* LSN: something behind it, or the manifest, says that it was on disk */
 
-	struct stream log, checkpoint;
+	struct wal_stream log, checkpoint;
 	uint64_t tried; /* to make a spare: bytes of the log then */
 
 	/* The checkpoint thread's. */

@@ -461,7 +461,7 @@ static int segments_give_up(struct wal *wal)
 
 static int writer_begin(struct wal *wal, unsigned kept)
 {
-	int rc = stream_create(&wal->log, wal, FORMAT_LOG, log_turn), sifted;
+	int rc = wal_stream_create(&wal->log, wal, FORMAT_LOG, log_turn), sifted;
 
 	if (rc)
 		return rc;

@@ -158,7 +158,7 @@ out:
 
 void segment_make_ahead(struct wal *wal)
 {
-	const struct stream *log = &wal->log;
+	const struct wal_stream *log = &wal->log;
 
 	if (wal->spares || log->at < log->size / 2 ||
 	    (wal->full && log->bytes - wal->tried < MIN(TRY_EVERY, wal->segment / 4)))

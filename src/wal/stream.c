@@ -20,32 +20,32 @@
 #define STAGING (2 * MIB)
 #define FILL (2 * MIB) /* behind a small group, where nothing was written yet */
 
-int stream_create(struct stream *stream, struct wal *wal, enum format_kind kind,
-		  int (*turn)(struct stream *stream, uint64_t length))
+int wal_stream_create(struct wal_stream *stream, struct wal *wal, enum format_kind kind,
+		      int (*turn)(struct wal_stream *stream, uint64_t length))
 {
-	*stream = (struct stream){.wal = wal, .kind = kind, .turn = turn, .fd = -1};
+	*stream = (struct wal_stream){.wal = wal, .kind = kind, .turn = turn, .fd = -1};
 	stream->staging = aligned_alloc(WAL_BLOCK, STAGING);
 	return stream->staging ? 0 : -ENOMEM;
 }
 
-void stream_close(struct stream *stream)
+void wal_stream_close(struct wal_stream *stream)
 {
 	if (stream->fd >= 0)
 		stream->wal->files->close(stream->wal->files->arg, stream->fd);
 	stream->fd = -1;
 }
 
-void stream_destroy(struct stream *stream)
+void wal_stream_destroy(struct wal_stream *stream)
 {
 	if (!stream->wal)
 		return;
-	stream_close(stream);
+	wal_stream_close(stream);
 	free(stream->staging);
-	*stream = (struct stream){.fd = -1};
+	*stream = (struct wal_stream){.fd = -1};
 }
 
 /* What cannot be asked, or is written in large pieces, is not filled. */
-static uint64_t filled_of(const struct stream *stream, int fd)
+static uint64_t filled_of(const struct wal_stream *stream, int fd)
 {
 	const struct wal_files *files = stream->wal->files;
 	int64_t filled = stream->kind == FORMAT_LOG ? files->filled(files->arg, fd) : -1;
@@ -53,7 +53,7 @@ static uint64_t filled_of(const struct stream *stream, int fd)
 	return filled < 0 ? UINT64_MAX : (uint64_t)filled;
 }
 
-int stream_begin(struct stream *stream, uint64_t length, uint64_t before)
+int wal_stream_begin(struct wal_stream *stream, uint64_t length, uint64_t before)
 {
 	uint64_t size = MAX(stream->wal->segment, block_end(HEADER + length));
 	struct segment segment;
@@ -76,7 +76,7 @@ int stream_begin(struct stream *stream, uint64_t length, uint64_t before)
  * Staging: pieces of the staging buffer and of values, each of whole blocks but for the one at the end, which grows.
  */
 struct stage {
-	struct stream *stream;
+	struct wal_stream *stream;
 	struct iovec piece[PIECES];
 	unsigned pieces;
 	uint64_t at;   /* of the piece that grows, in the file ... */
@@ -103,7 +103,7 @@ static void stage_close(struct stage *s, const unsigned char *data, size_t len)
 /* Whole blocks, up to `end` in the staging buffer. */
 static void stage_write(struct stage *s, size_t end)
 {
-	struct stream *stream = s->stream;
+	struct wal_stream *stream = s->stream;
 	uint64_t done = 0;
 
 	stage_close(s, stream->staging + s->begin, end - s->begin);
@@ -247,7 +247,7 @@ static void stage_record(struct stage *s, const struct wal_record *r)
 	stage_pad(s);
 }
 
-static void stage_begin(struct stage *s, struct stream *stream)
+static void stage_begin(struct stage *s, struct wal_stream *stream)
 {
 	s->stream = stream;
 	s->at = s->from = block_of(stream->at);
@@ -280,13 +280,13 @@ static uint64_t group_length(uint64_t begin, const struct wal_record *record, un
  * Writing.
  */
 
-static const char *stream_name(const struct stream *stream, char buf[static NAME_SIZE])
+static const char *stream_name(const struct wal_stream *stream, char buf[static NAME_SIZE])
 {
 	return segment_name(stream->kind == FORMAT_LOG ? FILE_LOG : FILE_CHECKPOINT, stream->segment.id, buf);
 }
 
 /* What a group that failed has left must not be taken for records behind a shorter one that comes in its place. */
-static int stream_mend(struct stream *stream)
+static int stream_mend(struct wal_stream *stream)
 {
 	struct wal *wal = stream->wal;
 	char name[NAME_SIZE];
@@ -309,7 +309,7 @@ static int stream_mend(struct stream *stream)
 
 /* Blocks that were never written cost a sync that follows a write of metadata: so a small group has many of them
  * written with it. */
-static int stream_fill(struct stream *stream, uint64_t end, uint64_t length)
+static int stream_fill(struct wal_stream *stream, uint64_t end, uint64_t length)
 {
 	uint64_t to = end;
 	int rc = 0;
@@ -326,7 +326,7 @@ static int stream_fill(struct stream *stream, uint64_t end, uint64_t length)
 }
 
 /* Where it is in the segment decides how long a group is. */
-static int stream_room(struct stream *stream, const struct wal_record *record, unsigned n)
+static int stream_room(struct wal_stream *stream, const struct wal_record *record, unsigned n)
 {
 	int rc = stream->fd >= 0 ? stream_mend(stream) : 0;
 
@@ -335,7 +335,7 @@ static int stream_room(struct stream *stream, const struct wal_record *record, u
 	return stream->turn(stream, group_length(HEADER, record, n));
 }
 
-static int group_write(struct stream *stream, const struct wal_record *record, unsigned n,
+static int group_write(struct wal_stream *stream, const struct wal_record *record, unsigned n,
 		       const struct wal_record *commit)
 {
 	uint64_t length = commit->expires;
@@ -358,7 +358,7 @@ static int group_write(struct stream *stream, const struct wal_record *record, u
 	return 0;
 }
 
-int stream_write(struct stream *stream, const struct wal_record *record, unsigned n, uint64_t last)
+int wal_stream_write(struct wal_stream *stream, const struct wal_record *record, unsigned n, uint64_t last)
 {
 	struct wal_record commit = {.type = (enum wal_type)FORMAT_COMMIT, .lsn = last, .version = stream->wal->durable};
 	char name[NAME_SIZE];
@@ -377,7 +377,7 @@ int stream_write(struct stream *stream, const struct wal_record *record, unsigne
 	return 0;
 }
 
-int stream_sync(struct stream *stream)
+int wal_stream_sync(struct wal_stream *stream)
 {
 	char name[NAME_SIZE];
 	int rc;

@@ -209,7 +209,7 @@ void wal_close(struct wal *wal)
 	if (!wal)
 		return;
 	wal_checkpoint_abandon(wal);
-	stream_destroy(&wal->log);
+	wal_stream_destroy(&wal->log);
 	if (wal->fd >= 0)
 		wal->files->close(wal->files->arg, wal->fd);
 	manifest_free(&wal->manifest);

@@ -3,16 +3,16 @@
 
 /* The segment at hand is on disk, also what the manifest says of its end, before anything is written to the next
  * one. */
-static int log_begin(struct stream *stream, uint64_t length)
+static int log_begin(struct wal_stream *stream, uint64_t length)
 {
 	struct wal *wal = stream->wal;
-	struct stream old = *stream;
+	struct wal_stream old = *stream;
 	struct manifest next;
-	int rc = stream_begin(stream, length, wal->written);
+	int rc = wal_stream_begin(stream, length, wal->written);
 
 	if (rc == -ENOSPC && log_give_way(wal) == 0) {
 		old = *stream;
-		rc = stream_begin(stream, length, wal->written);
+		rc = wal_stream_begin(stream, length, wal->written);
 	}
 	if (rc)
 		return rc;
@@ -32,17 +32,17 @@ static int log_begin(struct stream *stream, uint64_t length)
 	rc = manifest_commit(wal, &next);
 	if (rc)
 		goto err_begin;
-	stream_close(&old);
+	wal_stream_close(&old);
 	return 0;
 err_begin:
-	stream_close(stream);
+	wal_stream_close(stream);
 	if (!wal_error(wal))
 		segment_give_back(wal, FILE_LOG, stream->segment.id);
 	*stream = old;
 	return rc;
 }
 
-int log_turn(struct stream *stream, uint64_t length)
+int log_turn(struct wal_stream *stream, uint64_t length)
 {
 	int rc = wal_sync(stream->wal);
 
@@ -71,7 +71,7 @@ static int write_give_way(struct wal *wal, uint64_t last)
 
 int wal_write(struct wal *wal, const struct wal_record *record, unsigned n)
 {
-	struct stream *log = &wal->log;
+	struct wal_stream *log = &wal->log;
 	uint64_t written = wal->written;
 	int rc = wal_error(wal);
 
@@ -82,7 +82,7 @@ int wal_write(struct wal *wal, const struct wal_record *record, unsigned n)
 		must(record[i].lsn > (i ? record[i - 1].lsn : written));
 		must(record[i].type >= WAL_SET && record[i].type <= WAL_FLUSH);
 	}
-	rc = stream_write(log, record, n, written);
+	rc = wal_stream_write(log, record, n, written);
 	if (rc)
 		return rc == -ENOSPC ? write_give_way(wal, record[n - 1].lsn) : rc;
 	wal->written = record[n - 1].lsn;
@@ -95,14 +95,14 @@ int wal_write(struct wal *wal, const struct wal_record *record, unsigned n)
 /* Where the segment has no room for it, the next one will say as much. */
 int wal_mark(struct wal *wal)
 {
-	struct stream *log = &wal->log;
+	struct wal_stream *log = &wal->log;
 	int rc = wal_sync(wal);
 
 	if (rc || wal->marked == wal->written || log->fd < 0 || log->size - log->at < sizeof(struct format_record))
 		return rc;
-	rc = stream_write(log, NULL, 0, wal->written);
+	rc = wal_stream_write(log, NULL, 0, wal->written);
 	if (rc == 0)
-		rc = stream_sync(log);
+		rc = wal_stream_sync(log);
 	if (rc == 0)
 		wal->marked = wal->written;
 	return rc == -ENOSPC ? 0 : rc;
@@ -121,7 +121,7 @@ int wal_sync(struct wal *wal)
 	if (rc || !wal->log.unsynced)
 		return rc;
 	begin = time_now();
-	rc = stream_sync(&wal->log);
+	rc = wal_stream_sync(&wal->log);
 	if (rc)
 		return rc;
 	took = time_now() - begin;

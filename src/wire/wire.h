@@ -62,7 +62,8 @@ void wire_put_bytes(struct wire_cursor *c, const void *data, size_t len);
 	ROW(KV, 2, "kv")                                                                                               \
 	ROW(GPU, 3, "gpu")                                                                                             \
 	ROW(CHANNEL, 4, "channel")                                                                                     \
-	ROW(PEER, 5, "peer")
+	ROW(PEER, 5, "peer")                                                                                           \
+	ROW(RESP, 6, "resp")
 
 enum wire_service {
 #define WIRE_SERVICE_NUMBER(SERVICE, number, name) WIRE_##SERVICE = number,
@@ -174,6 +175,7 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size);
 /* clang-format off */
 #define WIRE_OPS_PING(X) \
 	X(ECHO, 1, echo, "echo") /* any bytes. Reply: the same */
+#define WIRE_OPS_RESP(X) /* its clients have a protocol of their own */
 /* clang-format on */
 
 #define WIRE_OP_NUMBER(OP, number, name, words) WIRE_OP_##OP = number,

@@ -160,15 +160,36 @@ static void count_held(struct kv_thread *thread, uint64_t change)
 	atomic_store_explicit(&thread->held, held + change, memory_order_relaxed);
 }
 
+/* Nothing of the thread waits for the log. */
+static bool none_waits(const struct kv_thread *thread)
+{
+	return list_empty(&thread->waiting) && list_empty(&thread->waiters);
+}
+
+/* Before the first begins to. */
+static void thread_waits(struct kv_thread *thread)
+{
+	if (!none_waits(thread))
+		return;
+	service_part_join(&thread->part);
+	thread->part.thread->busy++; /* the log's thread works for it */
+}
+
+/* Behind the last. */
+static void thread_waits_no_more(struct kv_thread *thread)
+{
+	if (!none_waits(thread))
+		return;
+	service_part_leave(&thread->part);
+	thread->part.thread->busy--;
+}
+
 static void agent_waits(struct conn *conn, struct kv_agent *agent, uint64_t tells)
 {
 	struct kv_thread *thread = agent->thread;
 
 	agent->conn = conn;
-	if (list_empty(&thread->waiting)) {
-		service_part_join(&thread->part);
-		thread->part.thread->busy++; /* the log's thread works for it */
-	}
+	thread_waits(thread);
 	if (!list_linked(&agent->waiting))
 		list_add_tail(&thread->waiting, &agent->waiting);
 	thread->wants = MAX(thread->wants, tells);
@@ -186,10 +207,31 @@ static void agent_waits_no_more(struct kv_agent *agent)
 	if (!list_linked(&agent->waiting))
 		return;
 	list_del(&agent->waiting);
-	if (list_empty(&thread->waiting)) {
-		service_part_leave(&thread->part);
-		thread->part.thread->busy--;
-	}
+	thread_waits_no_more(thread);
+}
+
+void kv_gate_wait(struct kv_thread *thread, struct kv_waiter *waiter, uint64_t tells)
+{
+	thread_waits(thread);
+	if (!list_linked(&waiter->node))
+		list_add_tail(&thread->waiters, &waiter->node);
+	thread->wants = MAX(thread->wants, tells);
+	thread->look = true; /* by now it may be on disk */
+}
+
+void kv_gate_wait_end(struct kv_thread *thread, struct kv_waiter *waiter)
+{
+	if (!list_linked(&waiter->node))
+		return;
+	list_del(&waiter->node);
+	thread_waits_no_more(thread);
+}
+
+uint64_t kv_gate_durable(struct kv_thread *thread)
+{
+	if (thread->committed != UINT64_MAX)
+		thread->committed = kv_log_durable(log_of(thread));
+	return thread->committed;
 }
 
 void kv_gate_hold(struct conn *conn, struct kv_agent *agent, const struct wire_record *reply, uint64_t tells)
@@ -318,6 +360,12 @@ static unsigned thread_leaves(struct kv_thread *thread)
 			conn_flush(agent->conn);
 		n += left;
 	}
+	list_for_each_safe (pos, next, &thread->waiters) {
+		struct kv_waiter *waiter = container_of(pos, struct kv_waiter, node);
+
+		waiter->look(waiter, thread->seen, thread->seen_failed);
+		n++;
+	}
 	return n;
 }
 
@@ -338,7 +386,7 @@ static int gate_turn(struct kv_thread *thread)
 {
 	struct kv_log *log = log_of(thread);
 
-	if (list_empty(&thread->waiting))
+	if (none_waits(thread))
 		return 0;
 	if (thread->wants) { /* once for all of a turn: they are a group */
 		kv_log_want(log, thread->wants);
@@ -363,6 +411,7 @@ int kv_gate_init(struct kv_thread *thread)
 	thread->event = -1;
 	thread->committed = UINT64_MAX;
 	list_init(&thread->waiting);
+	list_init(&thread->waiters);
 	list_init(&thread->node);
 	if (!kv_log_keeps(log))
 		return 0;
@@ -381,7 +430,7 @@ int kv_gate_init(struct kv_thread *thread)
 
 void kv_gate_clear(struct kv_thread *thread)
 {
-	must(list_empty(&thread->waiting));
+	must(none_waits(thread));
 	if (thread->event >= 0) {
 		kv_log_leave(log_of(thread), thread);
 		close(thread->event);
@@ -443,11 +492,11 @@ bool kv_thread_arm(struct service_part *part)
 {
 	struct kv_thread *thread = container_of(part, struct kv_thread, part);
 
-	atomic_store(&thread->sleeps, !list_empty(&thread->waiting));
+	atomic_store(&thread->sleeps, !none_waits(thread));
 	atomic_store(&thread->ring_sleeps, thread->waits_for_ring);
 	if (ring_got_on(thread))
 		return false;
-	return list_empty(&thread->waiting) || (!thread->wants && !log_got_on(thread));
+	return none_waits(thread) || (!thread->wants && !log_got_on(thread));
 }
 
 void kv_thread_disarm(struct service_part *part)

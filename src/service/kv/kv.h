@@ -111,6 +111,7 @@ struct kv_thread {
 	uint64_t seen;            /* and kv_log_durable(), when they were looked at last */
 	int event;                /* by which the log's thread wakes this one */
 	struct list waiting;      /* agents */
+	struct list waiters;      /* of other services */
 	_Atomic uint64_t held;    /* answers and transfers of theirs, for figures */
 	struct kv_chunk *free_chunks;
 	unsigned spare_chunks;
@@ -492,6 +493,17 @@ static inline bool kv_gate_quiet(const struct kv_agent *agent)
 {
 	return !list_linked(&agent->waiting);
 }
+
+/* For other services: what they hold waits for the log. */
+struct kv_waiter {
+	struct list node;
+	/* The log has got on, or has failed and will not. The waiter stays until kv_gate_wait_end(). */
+	void (*look)(struct kv_waiter *waiter, uint64_t durable, bool failed);
+};
+void kv_gate_wait(struct kv_thread *thread, struct kv_waiter *waiter, uint64_t tells);
+void kv_gate_wait_end(struct kv_thread *thread, struct kv_waiter *waiter);
+/* What is known to be on disk; UINT64_MAX: nothing has to be. */
+uint64_t kv_gate_durable(struct kv_thread *thread);
 
 int kv_gate_init(struct kv_thread *thread);
 void kv_gate_clear(struct kv_thread *thread);

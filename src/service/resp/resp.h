@@ -20,7 +20,18 @@
 #include "service/kv/kv.h"
 #include "stream/stream.h"
 
+#include <pthread.h>
+
 struct resp_client;
+
+/* By the rows of resp_settings. */
+struct resp_settings {
+	struct setting_list listen;
+	uint64_t port;
+	char *unix_socket;
+	uint64_t unix_mode;
+	bool clear; /* passwords in clear from other machines */
+};
 
 /* What the workers share. */
 struct resp_shared {
@@ -28,26 +39,38 @@ struct resp_shared {
 	struct kv_shared *kv;
 	struct store *store;
 	char run_id[41];
-	uint64_t started;      /* time_now() */
+	uint64_t started; /* time_now() */
 	_Atomic uint64_t last_id;
-	pthread_mutex_t lock;  /* of what follows */
-	struct list clients;   /* all, in the order in which they came */
+	pthread_mutex_t lock; /* of what follows */
+	struct list clients;  /* all, in the order in which they came */
+};
+
+/* A value that leaves from where it is, among the bytes of the replies. */
+struct resp_pinned {
+	size_t at; /* bytes of `out` before it */
+	struct store_ref ref;
 };
 
 struct resp_thread {
 	struct service_part part;
 	struct resp_shared *shared;
 	struct store *store;
-	struct resp_out out;   /* of the stream that is visited */
-	uint64_t calls[RESP_IDS], failed[RESP_IDS], rejected[RESP_IDS]; /* read by others, for figures */
+	struct kv_thread *kv;    /* of the same worker: its gate */
+	struct resp_out out;     /* replies of the stream that is visited */
+	struct resp_pinned *pin; /* and values that they have */
+	unsigned pins, pin_room;
+	size_t pinned_bytes;
+	struct resp_view *view;
+	_Atomic uint64_t calls[RESP_IDS], failed[RESP_IDS], rejected[RESP_IDS]; /* read by others, for figures */
 };
 
 /* What a command sees: values as they are, behind what was written before it in the same step. */
 struct resp_value {
-	const char *at;   /* stays until the command has ended */
+	const char *at; /* stays until the command has ended */
 	size_t len;
 	uint64_t version; /* 0: it was written in this step */
 	uint64_t expires; /* time_now() scale; TIME_NEVER: never */
+	void *entry;      /* view.c's */
 };
 
 struct resp_put {
@@ -55,54 +78,114 @@ struct resp_put {
 	bool keep_expiry; /* that of the value that is there */
 };
 
+/* A long value on its way to its place in the arena, while its command is not whole. */
+struct resp_large {
+	struct store_ref ref; /* its place; item NULL: there is none, and its bytes are dropped */
+	uint64_t len, done;   /* bytes of it that are in place or were asked for */
+	uint64_t ready;       /* that there is room for */
+	const void *at;      /* its place, also when the step of a command has it; of a dropped one no address of its */
+	size_t key, key_len; /* of its key in the head */
+	int error;           /* why there is no place */
+	bool coming;         /* its bytes are taken from the stream */
+	bool placed;         /* room was asked for */
+};
+
 struct resp_client {
 	struct resp_thread *thread;
 	struct stream *stream;
-	struct resp_out *out;  /* where replies go; of a script, elsewhere */
+	struct resp_out *out; /* where replies go; of a script, elsewhere */
 	struct resp_parser parser;
-	struct list node;      /* in shared->clients */
+	struct {
+		char *at; /* the bytes of a command before and behind a long value that was received */
+		size_t len, room;
+	} head;
+	struct resp_large large;
+	bool pending;     /* the command in the head is whole, and comes again */
+	struct list node; /* in shared->clients */
 	uint64_t id;
-	bool three;            /* RESP3 */
-	bool authenticated;    /* or it need not be */
-	bool closing;          /* behind the reply of this command */
+	bool three;         /* RESP3 */
+	bool authenticated; /* or it need not be */
+	bool closing;       /* behind the reply of this command */
 	char *name, *library, *library_version;
 	const struct resp_command *command; /* the one under way or the last; a subcommand where it has such */
 	enum { RESP_REPLY_ON, RESP_REPLY_OFF, RESP_REPLY_SKIP_NEXT, RESP_REPLY_SKIP } reply;
-	struct resp_multi *multi;           /* NULL: neither MULTI nor WATCH were said */
-	struct resp_view *view;             /* what is under way; see view.c */
-	uint64_t tells;                     /* the last change that the replies of this visit tell of */
+	struct resp_multi *multi; /* NULL: neither MULTI nor WATCH were said */
+	uint64_t tells;           /* the last change that the replies of this visit tell of */
+	struct kv_waiter waiter;  /* for the log, while replies are held */
+	void *step;               /* of a command that works in steps; freed by step_end(), also when the client goes */
+	void (*step_end)(struct resp_client *c);
 };
+
+/* Only its own thread counts; others read. */
+static inline void resp_count(_Atomic uint64_t *counter)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
+}
 
 /*
  * Carries a command out; argv[0] is its name (and argv[1] that of a subcommand), the arity fits, and the client may do
- * it to its keys. 0: it was answered, by resp_...(c->out). -EAGAIN: later; whatever was written to `out` and the view is
+ * it to its keys. 0: it was answered, by resp_...(c->out). -EAGAIN: later; what was written to `out` and the view is
  * taken back, and the same command comes again. Others: an error as of the store, answered by the caller of this.
  */
 typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, unsigned argc);
 
-/* By enum resp_id; NULL: not in this build. Each file names its functions resp_do_<name>. */
+/* What carries commands out, file by file: RESP_CMD_<first> by resp_do_<second>. */
+/* clang-format off */
+#define RESP_DO_MULTI(DO) DO(MULTI, multi) DO(EXEC, exec) DO(DISCARD, discard) DO(WATCH, watch) DO(UNWATCH, unwatch)
+#define RESP_DO_STRINGS(DO) \
+	DO(GET, get) DO(SET, set) DO(SETNX, setnx) DO(SETEX, setex) DO(PSETEX, psetex) DO(GETSET, getset) \
+	DO(GETDEL, getdel) DO(GETEX, getex) DO(MGET, mget) DO(MSET, mset) DO(MSETNX, msetnx) DO(MSETEX, msetex) \
+	DO(STRLEN, strlen) DO(APPEND, append) DO(GETRANGE, getrange) DO(SUBSTR, substr) DO(SETRANGE, setrange) \
+	DO(INCR, incr) DO(DECR, decr) DO(INCRBY, incrby) DO(DECRBY, decrby) DO(INCRBYFLOAT, incrbyfloat) \
+	DO(DELIFEQ, delifeq) DO(DELEX, delex) DO(DIGEST, digest)
+#define RESP_DO_KEYS(DO) \
+	DO(DEL, del) DO(UNLINK, unlink) DO(EXISTS, exists) DO(TOUCH, touch) DO(TYPE, type) DO(EXPIRE, expire) \
+	DO(PEXPIRE, pexpire) DO(EXPIREAT, expireat) DO(PEXPIREAT, pexpireat) DO(TTL, ttl) DO(PTTL, pttl) \
+	DO(EXPIRETIME, expiretime) DO(PEXPIRETIME, pexpiretime) DO(PERSIST, persist) DO(RENAME, rename) \
+	DO(RENAMENX, renamenx) DO(COPY, copy) DO(OBJECT_ENCODING, object_encoding) \
+	DO(OBJECT_IDLETIME, object_idletime) DO(OBJECT_FREQ, object_freq) DO(OBJECT_REFCOUNT, object_refcount) \
+	DO(OBJECT_HELP, object_help) DO(MEMORY_USAGE, memory_usage) DO(MEMORY_HELP, memory_help) DO(KEYS, keys) \
+	DO(SCAN, scan) DO(RANDOMKEY, randomkey) DO(DBSIZE, dbsize) DO(FLUSHDB, flushdb) DO(FLUSHALL, flushall)
+#define RESP_DO_CONNECTION(DO)
+#define RESP_DO_SERVER(DO)
+#define RESP_DO_PUBSUB(DO)
+#define RESP_DO_SCRIPTS(DO)
+#define RESP_DO_HASHES(DO)
+#define RESP_DO_ALL(DO) \
+	RESP_DO_MULTI(DO) RESP_DO_STRINGS(DO) RESP_DO_KEYS(DO) RESP_DO_CONNECTION(DO) RESP_DO_SERVER(DO) \
+	RESP_DO_PUBSUB(DO) RESP_DO_SCRIPTS(DO) RESP_DO_HASHES(DO)
+/* clang-format on */
+#define RESP_DECLARE(ID, name) resp_serve_fn resp_do_##name;
+RESP_DO_ALL(RESP_DECLARE)
+#undef RESP_DECLARE
+
+/* By enum resp_id; NULL: not in this build. */
 extern resp_serve_fn *const resp_serve[RESP_IDS];
 
 /* Errors that several commands have. */
-int resp_syntax_error(struct resp_client *c);          /* "ERR syntax error"; returns 0, as all of these */
-int resp_not_an_integer(struct resp_client *c);        /* "ERR value is not an integer or out of range" */
-int resp_not_a_float(struct resp_client *c);           /* "ERR value is not a valid float" */
-int resp_wrong_type(struct resp_client *c);            /* "WRONGTYPE Operation against a key holding the wrong kind of value" */
-int resp_no_sub(struct resp_client *c, const struct resp_arg *argv); /* "ERR unknown subcommand 'X'. Try CLIENT HELP." */
+int resp_syntax_error(struct resp_client *c);   /* "ERR syntax error"; returns 0, as all of these */
+int resp_not_an_integer(struct resp_client *c); /* "ERR value is not an integer or out of range" */
+int resp_not_a_float(struct resp_client *c);    /* "ERR value is not a valid float" */
+int resp_wrong_type(struct resp_client *c); /* "WRONGTYPE Operation against a key holding the wrong kind of value" */
+int resp_no_sub(struct resp_client *c,
+		const struct resp_arg *argv); /* "ERR unknown subcommand 'X'. Try CLIENT HELP." */
 int resp_bad_arity(struct resp_client *c, const char *name);
 void resp_ok(struct resp_client *c);
 
 /* Time. Redis's clients speak of milliseconds since 1970. */
-uint64_t resp_now(const struct resp_client *c);        /* time_now() scale, of this turn */
+uint64_t resp_now(const struct resp_client *c); /* time_now() scale, of this turn */
 int64_t resp_unix_ms(void);
-uint64_t resp_expires_at(const struct resp_client *c, int64_t unix_ms); /* on the store's scale; at the least resp_now(): it has expired */
-int64_t resp_unix_of(const struct resp_client *c, uint64_t expires);    /* of one that is not TIME_NEVER, in ms */
+uint64_t resp_expires_at(const struct resp_client *c,
+			 int64_t unix_ms); /* on the store's scale; at the least resp_now(): it has expired */
+int64_t resp_unix_of(const struct resp_client *c, uint64_t expires); /* of one that is not TIME_NEVER, in ms */
 
 /*
  * view.c: the step of one command, of EXEC, of a script. Reads note the versions that they saw; writes are kept until
  * the end, where all of it is checked and applied at once (store_commit()). If others changed what was read, it is run
  * again. A key may be longer than the store takes: then it is not there, and a write is refused (-EINVAL).
  */
+int resp_view_new(struct resp_thread *thread);
+void resp_view_free(struct resp_thread *thread);
 /* 1: there, *out. 0: there is no such key. -errno. */
 int resp_view_get(struct resp_client *c, const struct resp_arg *key, struct resp_value *out);
 /* The same without the bytes: at is NULL. */
@@ -111,12 +194,57 @@ int resp_view_stat(struct resp_client *c, const struct resp_arg *key, struct res
 int resp_view_set(struct resp_client *c, const struct resp_arg *key, const void *value, size_t len,
 		  const struct resp_put *put);
 /* The same, whose `len` bytes the caller fills in before the command ends; NULL: *rc. */
-char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *put, int *rc);
+char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *put,
+		      int *rc);
 /* 1 deleted, 0 there is no such key, -errno. */
 int resp_view_delete(struct resp_client *c, const struct resp_arg *key);
 /* 1, 0 there is no such key, -errno. An `expires` that is past deletes it. */
 int resp_view_expire(struct resp_client *c, const struct resp_arg *key, uint64_t expires);
-/* Reply with a value: a long one leaves from where it is, without a copy. */
+/* Reply with a value, or a part of it: a long one leaves from where it is, without a copy. */
 void resp_reply_value(struct resp_client *c, const struct resp_value *value);
+/* All of it happens: 0. -ESTALE: others changed what was read; -EAGAIN; -ENOMEM. */
+int resp_view_commit(struct resp_client *c);
+/* Nothing of it happens, if it has not. In every case the step's end. */
+void resp_view_end(struct resp_client *c);
+/* Memory that stays until the step's end; NULL: there is none. */
+void *resp_view_keep(struct resp_client *c, size_t size);
+/* Whether the step writes or deletes the key, so that it is not as in the store. */
+bool resp_view_changes(const struct resp_client *c, const struct resp_arg *key);
+/* The next key that it writes or deletes, from *at on, which begins as 0; false: there is none. */
+bool resp_view_next(const struct resp_client *c, unsigned *at, struct resp_arg *key, bool *there);
+/* One more condition of the commit: what the key has to be. */
+int resp_view_expect(struct resp_client *c, const struct resp_arg *key, uint64_t version, uint64_t expires);
+
+/*
+ * multi.c
+ */
+/* Whether a command is kept until EXEC: it was answered. */
+bool resp_multi_keeps(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		      unsigned argc);
+void resp_multi_spoil(struct resp_client *c); /* a command that cannot be: EXEC will refuse */
+void resp_multi_free(struct resp_client *c);
+bool resp_multi_open(const struct resp_client *c);
+unsigned resp_multi_count(const struct resp_client *c); /* commands that wait; the watched keys */
+unsigned resp_multi_watched(const struct resp_client *c);
+
+/*
+ * client.c
+ */
+/* Carry out one command, which was checked, without a step of its own. The errno of the handler. */
+int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		   unsigned argc);
+/* The command of these arguments; NULL: an error was answered. */
+const struct resp_command *resp_choose(struct resp_client *c, const struct resp_arg *argv, unsigned argc);
+/* Whether the client may; false: it was answered. */
+bool resp_may(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc);
+void resp_reply_errno(struct resp_client *c, int error);
+/* Replies so far are taken back to where `len` bytes and `pins` values were. */
+void resp_take_back(struct resp_client *c, size_t len, unsigned pins);
+/* The client says who it is: consumed where it succeeds. */
+extern const struct stream_ops resp_stream_ops;
+struct resp_client *resp_client_new(struct resp_thread *thread);
+void resp_client_free(struct resp_client *c);
+void resp_client_begin(struct resp_client *c, struct stream *stream);
+void resp_client_revised(struct resp_client *c);
 
 #endif

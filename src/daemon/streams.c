@@ -1,0 +1,269 @@
+/* streams.c: listens for clients whose connections are streams of bytes, and hands them to workers. */
+#include "daemon/daemon.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define BUDGET 64 /* connections before the loop looks at all else */
+
+void streams_refuse(const struct service *service, int fd, enum wire_reason reason)
+{
+	const char *text = service->refusal ? service->refusal(reason) : NULL;
+
+	if (text && send(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		log_debug("rdmad", "a client that is refused was not told why: %m");
+	local_close(fd);
+}
+
+/* The user of this machine, where the kernel can say, else the address. */
+static void source_of(int fd, const struct sockaddr *sa, struct fabric_source *of)
+{
+	struct ucred user;
+	uid_t uid;
+
+	fabric_source_of(sa, of);
+	if (sa->sa_family == AF_UNIX) {
+		if (local_peer(fd, &user) == 0)
+			*of = (struct fabric_source){.family = AF_UNIX, .id = {user.uid}};
+	} else if (local_is_near(fd) && local_user(fd, &uid) == 0) {
+		*of = (struct fabric_source){.family = AF_UNIX, .id = {uid}};
+	}
+}
+
+/* A client that needs a key, or has no right to the service, may still say a password: until then it may do nothing. */
+static void authorize(struct daemon *d, const struct service *service, const struct fabric_source *of,
+		      struct auth_admission *out)
+{
+	bool is_user = of->family == AF_UNIX;
+
+	if (auth_admit(d->access, 0, is_user, (uid_t)of->id[0], out) && out->client->services & 1u << service->id)
+		return;
+	auth_admission_end(out);
+	*out = (struct auth_admission){.client = &auth_nothing,
+				       .table = auth_table_get(d->access),
+				       .is_user = is_user,
+				       .uid = (uid_t)of->id[0]};
+}
+
+static bool hand_over(struct stream_listener *l, int fd, uint64_t places, struct quota_share *source,
+		      const struct auth_admission *admission)
+{
+	struct daemon *d = l->daemon;
+	struct worker *oldest = workers_load(d) >= places ? workers_oldest(d, time_now()) : NULL;
+	struct worker_message *message = calloc(1, sizeof(*message));
+
+	if (!message)
+		return false;
+	message->verb = WORKER_STREAM;
+	message->connection.places = places;
+	message->connection.instead = oldest;
+	message->connection.service = l->service;
+	message->connection.fd = fd;
+	message->connection.source = source;
+	message->connection.admission = *admission;
+	if (worker_send(oldest ? oldest : workers_least(d), message))
+		return true;
+	free(message);
+	return false;
+}
+
+static void came(struct stream_listener *l, int fd, const struct sockaddr *sa)
+{
+	struct daemon *d = l->daemon;
+	struct quota_share *source = NULL;
+	struct auth_admission admission = {0};
+	enum wire_reason reason;
+	struct fabric_source of;
+	uint64_t places, detail;
+
+	source_of(fd, sa, &of);
+	places = listeners_places(d, &of);
+	reason = listeners_admit(d, l->service->id, places, &detail);
+	if (reason == WIRE_REASON_NONE) {
+		authorize(d, l->service, &of, &admission);
+		reason = auth_has_place(admission.client) ? listeners_count(d, &of, &detail, &source)
+							  : WIRE_REASON_SOURCE;
+	}
+	if (reason == WIRE_REASON_NONE && hand_over(l, fd, places, source, &admission))
+		return;
+	reason = reason == WIRE_REASON_NONE ? WIRE_REASON_RESOURCES : reason;
+	auth_admission_end(&admission);
+	quota_give(source);
+	d->refused[reason]++;
+	streams_refuse(l->service, fd, reason);
+}
+
+/* Where descriptors are lacking, connections stay in the queue, and the loop would come here again and again: the
+ * listener pauses until the next tick. */
+static void listener_readable(void *arg)
+{
+	struct stream_listener *l = arg;
+
+	for (int left = BUDGET; left > 0; left--) {
+		struct sockaddr_storage sa;
+		socklen_t len = sizeof(sa);
+		int rc, fd = accept4(l->fd, (struct sockaddr *)&sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			came(l, fd, (const struct sockaddr *)&sa);
+			continue;
+		}
+		if (errno == ECONNABORTED || errno == EINTR)
+			continue;
+		rc = -errno;
+		if (rc != -EAGAIN)
+			log_error("rdmad", "cannot take a connection to %s %s: %s%s", l->transport, l->address,
+				  strerror(-rc), listen_advice((const struct sockaddr *)&sa, rc));
+		l->paused = rc != -EAGAIN;
+		if (l->paused)
+			loop_change_fd(l->watch, 0);
+		return;
+	}
+}
+
+static int listen_tcp(const struct sockaddr *sa, socklen_t len, int *out)
+{
+	int on = 1, rc, fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (sa->sa_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+	rc = bind(fd, sa, len) == 0 && listen(fd, SOMAXCONN) == 0 ? 0 : -errno;
+	if (rc == 0)
+		*out = fd;
+	else
+		close(fd);
+	return rc;
+}
+
+static int listen_at(struct daemon *d, const struct service *service, const struct sockaddr *sa, socklen_t len,
+		     mode_t mode)
+{
+	struct stream_listener *l = &d->stream[d->streams];
+	struct sockaddr_storage bound;
+	socklen_t bound_len = sizeof(bound);
+	bool is_unix = sa->sa_family == AF_UNIX;
+	int rc;
+
+	if (d->streams == STREAM_LISTENERS)
+		return -EMFILE;
+	*l = (struct stream_listener){.fd = -1, .daemon = d, .service = service};
+	if (is_unix)
+		rc = l->fd = local_listen((const struct sockaddr_un *)sa, len, SOCK_STREAM, mode, &l->file);
+	else
+		rc = listen_tcp(sa, len, &l->fd);
+	if (rc < 0)
+		return rc;
+	d->streams++;
+	if (getsockname(l->fd, (struct sockaddr *)&bound, &bound_len) == 0 && !is_unix)
+		l->port = ntohs(((const struct sockaddr_in *)&bound)->sin_port);
+	address_format_socket(is_unix ? sa : (const struct sockaddr *)&bound, l->address, sizeof(l->address));
+	l->transport = is_unix ? "unix" : "tcp";
+	l->exposed = listen_is_exposed(sa);
+	l->watch = loop_add_fd(d->loop, l->fd, LOOP_READ, listener_readable, l);
+	if (!l->watch)
+		return -ENOMEM;
+	log_info("rdmad", "listening on %s %s for %s", l->transport, l->address, wire_service_name(service->id));
+	return 0;
+}
+
+static int cannot_listen(const struct service *service, const struct sockaddr *sa, int error)
+{
+	char text[128];
+
+	log_error("rdmad", "cannot listen on %s for %s: %s%s", address_format_socket(sa, text, sizeof(text)),
+		  wire_service_name(service->id), strerror(-error), listen_advice(sa, error));
+	return daemon_exit_status(error);
+}
+
+static int listen_text(struct daemon *d, const struct service *service, const struct service_door *door,
+		       const char *text)
+{
+	struct address_socket at[ADDRESS_SOCKETS];
+	struct address address;
+	char name[128];
+	int count, listening = 0, rc = 0;
+
+	if (address_parse(text, &address) != 0)
+		return EX_CONFIG;
+	if (!address.port_given)
+		address.port = (uint16_t)door->port;
+	count = address_resolve(&address, at);
+	if (count < 0)
+		return EX_NOHOST;
+	for (int i = 0; i < count; i++) {
+		const struct sockaddr *sa = (const struct sockaddr *)&at[i].sa;
+		int error;
+
+		if (listen_is_exposed(sa) &&
+		    !access_may_expose(d->config, d->access, address_format_socket(sa, name, sizeof(name))))
+			return EX_CONFIG;
+		error = listen_at(d, service, sa, at[i].len, 0);
+		listening += error == 0;
+		/* The machine may lack one address of a name, or a whole family. */
+		if (error != 0 && (count == 1 || (error != -EADDRNOTAVAIL && error != -EAFNOSUPPORT)))
+			return cannot_listen(service, sa, error);
+		rc = error ? error : rc;
+	}
+	return listening ? 0 : cannot_listen(service, (const struct sockaddr *)&at[0].sa, rc);
+}
+
+static int listen_path(struct daemon *d, const struct service *service, const struct service_door *door)
+{
+	struct sockaddr_un at;
+	int rc = local_address(door->unix_socket, &at);
+
+	if (rc == 0 && process_make_parent(door->unix_socket) != 0)
+		return EX_CANTCREAT;
+	if (rc == 0)
+		rc = listen_at(d, service, (const struct sockaddr *)&at, sizeof(at), (mode_t)door->unix_mode);
+	return rc == 0 ? 0 : cannot_listen(service, (const struct sockaddr *)&at, rc);
+}
+
+int streams_open(struct daemon *d)
+{
+	int rc = 0;
+
+	for (unsigned id = 0; id < WIRE_SERVICES && rc == 0; id++) {
+		const struct service *service = service_find(id);
+		struct service_door door = {.listen = NULL};
+
+		if (!service || !service->door || !service_is_open(&d->shared, id))
+			continue;
+		service->door(d->config->service[id], &door);
+		for (unsigned i = 0; door.listen && i < door.listen->count && rc == 0; i++)
+			rc = listen_text(d, service, &door, door.listen->item[i]);
+		if (rc == 0 && door.unix_socket)
+			rc = listen_path(d, service, &door);
+	}
+	if (rc != 0)
+		streams_close(d);
+	return rc;
+}
+
+void streams_tick(struct daemon *d)
+{
+	for (unsigned i = 0; i < d->streams; i++) {
+		if (d->stream[i].paused)
+			loop_change_fd(d->stream[i].watch, LOOP_READ);
+		d->stream[i].paused = false;
+	}
+}
+
+void streams_close(struct daemon *d)
+{
+	while (d->streams > 0) {
+		struct stream_listener *l = &d->stream[--d->streams];
+
+		loop_remove(l->watch);
+		local_file_remove(&l->file);
+		if (l->fd >= 0)
+			local_close(l->fd);
+	}
+}

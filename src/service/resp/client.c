@@ -1,0 +1,771 @@
+/*
+ * client.c: a connection: bytes to commands, what the client may, replies on their way.
+ *
+ * A visit of the stream carries out the commands that came, as far as the turn has time, and writes all their replies
+ * at once. A long value of a SET goes from the socket to its place in the arena: see "Long values".
+ */
+#include "service/resp/resp.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define LARGE (16 * KIB)     /* values from this length on go to their place at once */
+#define OUT_KEPT (256 * KIB) /* the buffer of replies is kept up to here */
+#define AGAIN TIME_MS        /* what waits for others is tried again */
+#define RUNS 16              /* of a command whose step others disturb, until it waits for its next turn */
+#define CLOCK_EACH 16        /* commands between two looks at the clock */
+
+/*
+ * Replies
+ */
+
+void resp_ok(struct resp_client *c)
+{
+	resp_simple(c->out, "OK");
+}
+
+int resp_syntax_error(struct resp_client *c)
+{
+	resp_error(c->out, "ERR syntax error");
+	return 0;
+}
+
+int resp_not_an_integer(struct resp_client *c)
+{
+	resp_error(c->out, "ERR value is not an integer or out of range");
+	return 0;
+}
+
+int resp_not_a_float(struct resp_client *c)
+{
+	resp_error(c->out, "ERR value is not a valid float");
+	return 0;
+}
+
+int resp_wrong_type(struct resp_client *c)
+{
+	resp_error(c->out, "WRONGTYPE Operation against a key holding the wrong kind of value");
+	return 0;
+}
+
+int resp_bad_arity(struct resp_client *c, const char *name)
+{
+	resp_error(c->out, "ERR wrong number of arguments for '%s' command", name);
+	return 0;
+}
+
+int resp_no_sub(struct resp_client *c, const struct resp_arg *argv)
+{
+	char command[32];
+	unsigned n = 0;
+
+	for (; n < argv[0].len && n + 1 < sizeof(command); n++)
+		command[n] = (char)toupper((unsigned char)argv[0].at[n]);
+	command[n] = '\0';
+	resp_error(c->out, "ERR unknown subcommand '%.*s'. Try %s HELP.", (int)MIN(argv[1].len, 128u), argv[1].at,
+		   command);
+	return 0;
+}
+
+void resp_reply_errno(struct resp_client *c, int error)
+{
+	const struct resp_shared *shared = c->thread->shared;
+
+	switch (-error) {
+	case ENOMEM:
+		resp_error(c->out, "OOM command not allowed when used memory > 'maxmemory'.");
+		break;
+	case EFBIG:
+		resp_error(c->out, "ERR string exceeds maximum allowed size (%llu bytes, kv.value_max)",
+			   (unsigned long long)MIN(shared->kv->value_max, RESP_BULK_MAX));
+		break;
+	case EINVAL:
+		resp_error(c->out, "ERR key is too long, %d bytes at most, or empty", STORE_KEY_MAX);
+		break;
+	case EMEDIUMTYPE:
+		resp_wrong_type(c);
+		break;
+	default:
+		resp_error(c->out, "ERR %s", strerror(-error));
+	}
+}
+
+void resp_take_back(struct resp_client *c, size_t len, unsigned pins)
+{
+	struct resp_thread *thread = c->thread;
+
+	while (thread->pins > pins) {
+		struct resp_pinned *pin = &thread->pin[--thread->pins];
+
+		thread->pinned_bytes -= pin->ref.len;
+		store_unpin(thread->store, &pin->ref);
+	}
+	c->out->len = len;
+	c->out->failed = false;
+}
+
+static void unpin(void *owner, void *item)
+{
+	struct resp_thread *thread = owner;
+	struct store_ref ref = {.item = item};
+
+	store_unpin(thread->store, &ref);
+}
+
+/* What is held waits for the log, which wakes this. */
+static void client_look(struct kv_waiter *waiter, uint64_t durable, bool failed)
+{
+	struct resp_client *c = container_of(waiter, struct resp_client, waiter);
+
+	stream_release_to(c->stream, durable);
+	if (stream_held(c->stream) == UINT64_MAX)
+		kv_gate_wait_end(c->thread->kv, waiter);
+	else if (failed)
+		stream_close(c->stream, -EIO, "the log failed: what it wrote is not on disk");
+}
+
+/* Replies leave when all that they tell of is on disk. */
+static void client_hold(struct resp_client *c)
+{
+	if (c->tells <= kv_gate_durable(c->thread->kv))
+		return;
+	stream_hold(c->stream, c->tells);
+	kv_gate_wait(c->thread->kv, &c->waiter, c->tells);
+}
+
+/* The replies of this visit go to the stream. */
+static void client_write(struct resp_client *c)
+{
+	struct resp_thread *thread = c->thread;
+	struct resp_out *out = &thread->out;
+	struct stream_piece piece[64];
+	unsigned n = 0;
+	size_t at = 0;
+
+	client_hold(c);
+	for (unsigned i = 0; i < thread->pins; i++) {
+		const struct resp_pinned *pin = &thread->pin[i];
+
+		if (n + 3 > ARRAY_SIZE(piece)) {
+			stream_write(c->stream, piece, n);
+			n = 0;
+		}
+		piece[n++] = (struct stream_piece){out->at + at, pin->at - at, NULL, NULL, NULL};
+		piece[n++] = (struct stream_piece){pin->ref.addr, pin->ref.len, unpin, thread, pin->ref.item};
+		at = pin->at;
+	}
+	if (out->len > at)
+		piece[n++] = (struct stream_piece){out->at + at, out->len - at, NULL, NULL, NULL};
+	if (n)
+		stream_write(c->stream, piece, n);
+	thread->pins = 0;
+	thread->pinned_bytes = 0;
+	out->len = 0;
+	if (out->room > OUT_KEPT) {
+		free(out->at);
+		out->at = NULL;
+		out->room = 0;
+	}
+}
+
+/*
+ * Commands
+ */
+
+/* Up to 128 bytes of what came. */
+static void unknown_command(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	char args[256] = "";
+	size_t n = 0;
+
+	if (resp_is_refused(argv[0].at, argv[0].len)) {
+		resp_error(c->out, "ERR unknown command '%.*s', rdmad stores strings, see rdmad-resp(7)",
+			   (int)MIN(argv[0].len, 128u), argv[0].at);
+		return;
+	}
+	for (unsigned i = 1; i < argc && n < 128; i++)
+		n += (size_t)snprintf(args + n, sizeof(args) - n, "'%.*s' ", (int)MIN(argv[i].len, 128 - n),
+				      argv[i].at);
+	resp_error(c->out, "ERR unknown command '%.*s', with args beginning with: %s", (int)MIN(argv[0].len, 128u),
+		   argv[0].at, args);
+}
+
+const struct resp_command *resp_choose(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	const struct resp_command *command = resp_find(argv[0].at, argv[0].len), *sub;
+
+	if (!command || (!resp_serve[command->id] && !resp_has_subs(command))) {
+		unknown_command(c, argv, argc);
+		return NULL;
+	}
+	if (resp_has_subs(command) && argc >= 2) {
+		sub = resp_find_sub(command, argv[1].at, argv[1].len);
+		if (!sub || !resp_serve[sub->id]) {
+			resp_no_sub(c, argv);
+			return NULL;
+		}
+		command = sub;
+	}
+	if (resp_arity_fits(command, argc) && resp_serve[command->id])
+		return command;
+	resp_count(&c->thread->rejected[command->id]);
+	resp_bad_arity(c, command->name);
+	return NULL;
+}
+
+/* A write that also tells of what is there. */
+static bool tells_of_value(const struct resp_command *command)
+{
+	switch (command->id) {
+	case RESP_CMD_SETEX:
+	case RESP_CMD_PSETEX:
+	case RESP_CMD_MSET:
+	case RESP_CMD_DEL:
+	case RESP_CMD_UNLINK:
+		return false;
+	default:
+		return true;
+	}
+}
+
+static bool may_keys(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		     unsigned argc)
+{
+	const struct auth_client *client = stream_client(c->stream);
+	bool reads = command->flags & RESP_READONLY || tells_of_value(command);
+	bool writes = command->flags & RESP_WRITE;
+	unsigned *at = calloc(argc, sizeof(*at)), n;
+	bool may = at;
+
+	n = at ? resp_keys(command, argv, argc, at, argc) : 0;
+	for (unsigned i = 0; i < n && may; i++) {
+		const struct resp_arg *key = &argv[at[i]];
+
+		may = (!reads || auth_may(client, AUTH_READ, key->at, key->len)) &&
+		      (!writes || auth_may(client, AUTH_WRITE, key->at, key->len));
+	}
+	free(at);
+	return may;
+}
+
+bool resp_may(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
+{
+	const struct auth_client *client = stream_client(c->stream);
+
+	if (unlikely(!c->authenticated) && !(command->flags & RESP_NO_AUTH)) {
+		resp_error(c->out, "NOAUTH Authentication required.");
+		return false;
+	}
+	if (likely(auth_has_all(client)))
+		return true;
+	if ((command->id == RESP_CMD_FLUSHALL || command->id == RESP_CMD_FLUSHDB) && !client->flush)
+		resp_error(c->out, "NOPERM this user has no permissions to run the '%s' command", command->name);
+	else if (command->first && !may_keys(c, command, argv, argc))
+		resp_error(c->out, "NOPERM this user has no permissions to access one of the keys used as arguments");
+	else
+		return true;
+	c->thread->kv->part.count[KV_COUNT_DENIED]++;
+	return false;
+}
+
+int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		   unsigned argc)
+{
+	c->command = command;
+	return resp_serve[command->id](c, argv, argc);
+}
+
+/* GET, straight from the table into the reply. */
+static bool fast_get(struct resp_client *c, const struct resp_arg *key)
+{
+	struct resp_thread *thread = c->thread;
+	uint64_t len, version;
+	char digits[8];
+	unsigned n;
+	char *to;
+
+	if (key->len < 1 || key->len > STORE_KEY_MAX || thread->kv->committed != UINT64_MAX)
+		return false;
+	to = resp_grow(c->out, STORE_COPY_MAX + sizeof(digits) + 2);
+	if (!to || store_copy(thread->store, key->at, key->len, resp_now(c), to + sizeof(digits), STORE_COPY_MAX, &len,
+			      &version) != 1)
+		return false;
+	if (len > STORE_COPY_MAX)
+		return false;
+	n = (unsigned)snprintf(digits, sizeof(digits), "$%u\r\n", (unsigned)len);
+	memmove(to + n, to + sizeof(digits), len);
+	memcpy(to, digits, n);
+	memcpy(to + n + len, "\r\n", 2);
+	c->out->len += n + len + 2;
+	return true;
+}
+
+/* Carry out a command as one step, again if others disturb it. 0: it was answered; -EAGAIN. */
+static int client_run(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		      unsigned argc)
+{
+	size_t len = c->out->len;
+	unsigned pins = c->thread->pins;
+	int rc = -ESTALE;
+
+	if (command->id == RESP_CMD_GET && fast_get(c, &argv[1])) {
+		resp_count(&c->thread->calls[RESP_CMD_GET]);
+		return 0;
+	}
+	for (unsigned i = 0; i < RUNS && rc == -ESTALE; i++) {
+		rc = resp_carry_out(c, command, argv, argc);
+		if (rc == 0)
+			rc = resp_view_commit(c);
+		resp_view_end(c);
+		if (rc != 0)
+			resp_take_back(c, len, pins);
+	}
+	if (rc == -ESTALE || rc == -EAGAIN)
+		return -EAGAIN;
+	if (c->out->failed) {
+		resp_take_back(c, len, pins);
+		resp_error(c->out, "ERR the reply is longer than %zu bytes, or there is no memory for it",
+			   c->out->most);
+	} else if (rc != 0) {
+		resp_reply_errno(c, rc);
+	}
+	resp_count(&c->thread->calls[command->id]);
+	if (c->out->len > len && c->out->at[len] == '-')
+		resp_count(&c->thread->failed[command->id]);
+	return 0;
+}
+
+/* CLIENT REPLY: some clients want no replies. */
+static void client_mute(struct resp_client *c, size_t len, unsigned pins)
+{
+	if (c->reply == RESP_REPLY_OFF || c->reply == RESP_REPLY_SKIP)
+		resp_take_back(c, len, pins);
+	if (c->reply == RESP_REPLY_SKIP)
+		c->reply = RESP_REPLY_ON;
+	if (c->reply == RESP_REPLY_SKIP_NEXT)
+		c->reply = RESP_REPLY_SKIP;
+}
+
+static int client_command(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	const struct resp_command *command;
+	size_t len = c->out->len;
+	unsigned pins = c->thread->pins;
+	int refused, rc = 0;
+
+	command = resp_choose(c, argv, argc);
+	if (!command || !resp_may(c, command, argv, argc)) {
+		if (command)
+			resp_count(&c->thread->rejected[command->id]);
+		resp_multi_spoil(c);
+	} else if (c->large.error) {
+		resp_multi_spoil(c);
+		resp_reply_errno(c, c->large.error);
+	} else if (command->flags & RESP_WRITE && (refused = kv_gate_refused(c->thread->kv)) != 0) {
+		resp_multi_spoil(c);
+		resp_error(c->out, "MISCONF the log takes no writes: %s: see rdmactl log status", strerror(-refused));
+	} else if (!resp_multi_keeps(c, command, argv, argc)) {
+		rc = client_run(c, command, argv, argc);
+	}
+	if (rc == 0)
+		client_mute(c, len, pins);
+	return rc;
+}
+
+/* Nothing can be done now: what for, and until when. */
+static void client_again(struct resp_client *c)
+{
+	struct resp_thread *thread = c->thread;
+
+	if (!store_changes_full(thread->store)) {
+		stream_again(c->stream, 0);
+		return;
+	}
+	if (thread->shared->kv->log)
+		kv_log_want(thread->shared->kv->log, 0);
+	stream_again(c->stream, resp_now(c) + AGAIN);
+}
+
+/*
+ * Long values. When the length of one is known, its place is reserved, and its bytes are received there; what is before
+ * it and behind it is kept in the head, where the command is then whole. Room is made in parts, as the bytes come: so a
+ * client that never sends them drops little of what others have.
+ */
+
+static bool large_argument(const struct resp_client *c)
+{
+	const struct resp_parser *p = &c->parser;
+	const struct resp_command *command = resp_find(p->argv[0].at, p->argv[0].len);
+	unsigned at;
+
+	if (!command || p->argc < 3 || !c->authenticated || resp_multi_open(c) || kv_gate_refused(c->thread->kv))
+		return false;
+	switch (command->id) {
+	case RESP_CMD_SET:
+	case RESP_CMD_SETNX:
+	case RESP_CMD_GETSET:
+		at = 2;
+		break;
+	case RESP_CMD_SETEX:
+	case RESP_CMD_PSETEX:
+		at = 3;
+		break;
+	default:
+		return false;
+	}
+	return p->argc == at + 1 && p->argv[1].len >= 1 && p->argv[1].len <= STORE_KEY_MAX &&
+	       (auth_has_all(stream_client(c->stream)) ||
+		auth_may(stream_client(c->stream), AUTH_WRITE, p->argv[1].at, p->argv[1].len));
+}
+
+static bool head_add(struct resp_client *c, const char *at, size_t len)
+{
+	if (c->head.len + len > c->head.room) {
+		size_t room = MAX(2 * c->head.room, c->head.len + len);
+		char *to = realloc(c->head.at, room);
+
+		if (!to)
+			return false;
+		c->head.at = to;
+		c->head.room = room;
+	}
+	memcpy(c->head.at + c->head.len, at, len);
+	c->head.len += len;
+	return true;
+}
+
+static void head_end(struct resp_client *c)
+{
+	c->head.len = 0;
+	free(c->head.at);
+	c->head.at = NULL;
+	c->head.room = 0;
+}
+
+/* Its place goes, if no step has taken it. */
+static void large_end(struct resp_client *c)
+{
+	store_abandon(c->thread->store, &c->large.ref);
+	c->large = (struct resp_large){.len = 0};
+}
+
+static int large_place(struct resp_client *c)
+{
+	struct resp_large *l = &c->large;
+	const struct kv_shared *kv = c->thread->shared->kv;
+	uint64_t part = MAX(kv->ahead, STORE_PART_MIN);
+
+	if (l->len > MIN(kv->value_max, RESP_BULK_MAX))
+		return -EFBIG;
+	return store_reserve_part(c->thread->store, c->head.at + l->key, l->key_len, l->len, part, resp_now(c), &l->ref,
+				  &l->ready);
+}
+
+/* The next bytes of it. */
+static void large_go(struct resp_client *c)
+{
+	struct resp_large *l = &c->large;
+	int rc = 0;
+
+	if (!l->placed) {
+		rc = large_place(c);
+		l->placed = rc != -EAGAIN;
+		l->at = rc == 0 ? l->ref.addr : "";
+	} else if (l->ref.item && l->ready <= l->done) {
+		rc = store_reserve_more(c->thread->store, &l->ref, MIN(l->len, l->done + STORE_PART_MIN), &l->ready);
+	}
+	if (rc == -EAGAIN) {
+		client_again(c);
+		return;
+	}
+	if (rc == -EBUSY) {
+		stream_again(c->stream, resp_now(c) + AGAIN);
+		return;
+	}
+	if (rc != 0) {
+		l->error = rc;
+		store_abandon(c->thread->store, &l->ref);
+		l->at = "";
+	}
+	if (l->ref.item) {
+		uint64_t n = MIN(l->ready, l->len) - l->done;
+
+		stream_receive(c->stream, (char *)l->ref.addr + l->done, n);
+		l->done += n;
+	} else {
+		stream_receive(c->stream, NULL, l->len - l->done);
+		l->done = l->len;
+	}
+}
+
+static void client_received(struct stream *stream)
+{
+	struct resp_client *c = stream_context(stream);
+
+	if (c->large.done < c->large.len) {
+		large_go(c);
+		return;
+	}
+	c->large.coming = false;
+	resp_take_large(&c->parser, c->large.at);
+}
+
+/* The parser stands before a long argument. True: it goes to its place. */
+static bool large_begin(struct resp_client *c, const char *at)
+{
+	const struct resp_parser *p = &c->parser;
+
+	if (!large_argument(c) || !head_add(c, at, p->used)) {
+		resp_leave_large(&c->parser);
+		return false;
+	}
+	c->large = (struct resp_large){.len = p->argv[p->argc - 1].len,
+				       .key = (size_t)(p->argv[1].at - at),
+				       .key_len = p->argv[1].len,
+				       .coming = true};
+	large_go(c);
+	return true;
+}
+
+/*
+ * Bytes
+ */
+
+static struct resp_limits limits_of(const struct resp_client *c)
+{
+	if (unlikely(!c->authenticated))
+		return (struct resp_limits){RESP_ARGS_UNPROVED, RESP_BULK_UNPROVED, RESP_BULK_UNPROVED, UINT64_MAX};
+	return (struct resp_limits){RESP_ARGS_MAX, RESP_BULK_MAX, 2 * RESP_BULK_MAX, c->head.len ? UINT64_MAX : LARGE};
+}
+
+/* Whether replies may be added, and there is time. */
+static bool client_goes_on(const struct resp_client *c, unsigned commands)
+{
+	const struct resp_thread *thread = c->thread;
+
+	if (c->closing || thread->out.len + thread->pinned_bytes > STREAM_OUT_HIGH)
+		return false;
+	return commands % CLOCK_EACH || stream_time_left(c->stream);
+}
+
+/* What was kept for it goes. */
+static void client_end_command(struct resp_client *c)
+{
+	large_end(c);
+	if (c->head.len)
+		head_end(c);
+}
+
+/* The command in the head once more. False: it has to wait still. */
+static bool client_take_pending(struct resp_client *c)
+{
+	if (client_command(c, c->parser.argv, c->parser.argc) != 0) {
+		client_again(c);
+		return false;
+	}
+	c->pending = false;
+	client_end_command(c);
+	return true;
+}
+
+/* One command at most of the bytes; how many were used, or -errno. *whole: there was one. */
+static ssize_t client_take(struct resp_client *c, const char *at, size_t len, bool *whole)
+{
+	struct resp_limits limits = limits_of(c);
+	size_t before = c->head.len;
+	enum resp_result result;
+	int rc = 0;
+
+	*whole = false;
+	if (before) { /* of a command with a long value */
+		if (!head_add(c, at, len))
+			return -ENOMEM;
+		at = c->head.at;
+		len = c->head.len;
+	}
+	result = resp_parse(&c->parser, &limits, at, len);
+	if (result == RESP_LARGE) {
+		if (large_begin(c, at))
+			return (ssize_t)c->parser.used;
+		result = resp_parse(&c->parser, &limits, at, len);
+	}
+	if (result == RESP_BAD) {
+		resp_error(c->out, "%s", c->parser.error);
+		return -EPROTO;
+	}
+	if (result != RESP_COMMAND)
+		return before ? (ssize_t)(len - before) : 0;
+	if (c->parser.argc)
+		rc = client_command(c, c->parser.argv, c->parser.argc);
+	*whole = rc == 0;
+	if (rc == 0)
+		client_end_command(c);
+	else
+		client_again(c);
+	/* A command in the head is kept whole; the bytes of another come again. */
+	c->pending = rc != 0 && before;
+	return rc == 0 || before ? (ssize_t)(c->parser.used - before) : 0;
+}
+
+static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
+{
+	struct resp_client *c = stream_context(stream);
+	unsigned commands = 0;
+	bool whole = true;
+	ssize_t n = 0;
+	size_t used = 0;
+
+	if (c->large.coming) { /* it waited for room */
+		large_go(c);
+		return 0;
+	}
+	if (c->pending && !client_take_pending(c))
+		return 0;
+	while (used < len && whole && client_goes_on(c, ++commands)) {
+		n = client_take(c, at + used, len - used, &whole);
+		used += n > 0 ? (size_t)n : 0;
+	}
+	if (commands > 1)
+		stream_charge(stream, commands - 1);
+	client_write(c);
+	if (c->closing)
+		stream_close(stream, 0, "the client asked for it");
+	else if (whole && n >= 0 && used < len)
+		stream_again(stream, 0);
+	return n < 0 ? n : (ssize_t)used;
+}
+
+/*
+ * Life
+ */
+
+struct resp_client *resp_client_new(struct resp_thread *thread)
+{
+	struct resp_client *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->thread = thread;
+	c->out = &thread->out;
+	c->id = atomic_fetch_add(&thread->shared->last_id, 1) + 1;
+	c->waiter.look = client_look;
+	resp_parser_init(&c->parser);
+	return c;
+}
+
+void resp_client_free(struct resp_client *c)
+{
+	if (c->step)
+		c->step_end(c);
+	resp_multi_free(c);
+	resp_parser_clear(&c->parser);
+	free(c->head.at);
+	free(c->name);
+	free(c->library);
+	free(c->library_version);
+	free(c);
+}
+
+void resp_client_revised(struct resp_client *c)
+{
+	const struct auth_client *client = stream_client(c->stream);
+
+	c->authenticated = client != &auth_nothing && client->services & 1u << WIRE_RESP;
+}
+
+void resp_client_begin(struct resp_client *c, struct stream *stream)
+{
+	struct resp_shared *shared = c->thread->shared;
+
+	c->stream = stream;
+	resp_client_revised(c);
+	pthread_mutex_lock(&shared->lock);
+	list_add_tail(&shared->clients, &c->node);
+	pthread_mutex_unlock(&shared->lock);
+}
+
+static void client_revised(struct stream *stream)
+{
+	resp_client_revised(stream_context(stream));
+}
+
+static bool client_quiet(const struct stream *stream)
+{
+	const struct resp_client *c = stream_context(stream);
+
+	return !resp_multi_open(c) && !c->head.len;
+}
+
+static void client_closed(struct stream *stream, int error, const char *reason)
+{
+	struct resp_client *c = stream_context(stream);
+	struct resp_shared *shared = c->thread->shared;
+	struct stream_info info;
+
+	if (error != 0) {
+		stream_get_info(stream, &info);
+		log_info("resp", "%s (%s): %s", info.peer, info.transport, reason);
+	}
+	pthread_mutex_lock(&shared->lock);
+	list_del(&c->node);
+	pthread_mutex_unlock(&shared->lock);
+	kv_gate_wait_end(c->thread->kv, &c->waiter);
+	large_end(c);
+	resp_client_free(c);
+}
+
+const struct stream_ops resp_stream_ops = {
+	.bytes = client_bytes,
+	.received = client_received,
+	.revised = client_revised,
+	.quiet = client_quiet,
+	.closed = client_closed,
+};
+
+/*
+ * Time
+ */
+
+uint64_t resp_now(const struct resp_client *c)
+{
+	return stream_now(c->stream);
+}
+
+int64_t resp_unix_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Between the system's clock and the store's. Two looks at them are less than half a millisecond apart, as a rule, so
+ * that a time to the millisecond comes back as it was given. */
+static uint64_t unix_offset(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * TIME_S + (uint64_t)now.tv_nsec - time_now();
+}
+
+uint64_t resp_expires_at(const struct resp_client *c, int64_t unix_ms)
+{
+	uint64_t offset = unix_offset(), at;
+
+	if (unix_ms <= 0)
+		return resp_now(c);
+	if (__builtin_mul_overflow((uint64_t)unix_ms, TIME_MS, &at))
+		return TIME_NEVER - 1;
+	return MAX(at > offset ? at - offset : 0, resp_now(c));
+}
+
+int64_t resp_unix_of(const struct resp_client *c, uint64_t expires)
+{
+	uint64_t at;
+
+	if (__builtin_add_overflow(expires, unix_offset(), &at) || at > TIME_NEVER - TIME_MS)
+		at = TIME_NEVER - TIME_MS;
+	return (int64_t)((at + TIME_MS / 2) / TIME_MS);
+}

@@ -1,0 +1,292 @@
+/*
+ * multi.c: MULTI keeps commands, and EXEC carries them out as one step, if no key that was watched has changed since.
+ */
+#include "service/resp/resp.h"
+
+#include <stdlib.h>
+
+#define BYTES_MAX (1 * GIB) /* of what is kept */
+
+struct kept {
+	const struct resp_command *command;
+	unsigned argc;
+	struct resp_arg argv[]; /* and the bytes behind them */
+};
+
+struct watched {
+	struct resp_arg key;
+	uint64_t version; /* 0: it was not there */
+	uint64_t expires;
+};
+
+struct resp_multi {
+	bool open, spoilt;
+	struct kept **kept;
+	unsigned count, room;
+	size_t bytes;
+	struct watched *watched;
+	unsigned watches;
+};
+
+bool resp_multi_open(const struct resp_client *c)
+{
+	return c->multi && c->multi->open;
+}
+
+unsigned resp_multi_count(const struct resp_client *c)
+{
+	return c->multi ? c->multi->count : 0;
+}
+
+unsigned resp_multi_watched(const struct resp_client *c)
+{
+	return c->multi ? c->multi->watches : 0;
+}
+
+void resp_multi_spoil(struct resp_client *c)
+{
+	if (resp_multi_open(c))
+		c->multi->spoilt = true;
+}
+
+static struct resp_multi *multi_of(struct resp_client *c)
+{
+	if (!c->multi)
+		c->multi = calloc(1, sizeof(*c->multi));
+	return c->multi;
+}
+
+static void forget_commands(struct resp_multi *m)
+{
+	while (m->count)
+		free(m->kept[--m->count]);
+	free(m->kept);
+	m->kept = NULL;
+	m->room = 0;
+	m->bytes = 0;
+	m->open = m->spoilt = false;
+}
+
+static void forget_watched(struct resp_multi *m)
+{
+	while (m->watches)
+		free((void *)(uintptr_t)m->watched[--m->watches].key.at);
+	free(m->watched);
+	m->watched = NULL;
+}
+
+void resp_multi_free(struct resp_client *c)
+{
+	if (!c->multi)
+		return;
+	forget_commands(c->multi);
+	forget_watched(c->multi);
+	free(c->multi);
+	c->multi = NULL;
+}
+
+static bool keep(struct resp_multi *m, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
+{
+	size_t size = sizeof(struct kept) + argc * sizeof(*argv);
+	struct kept *kept;
+	char *to;
+
+	for (unsigned i = 0; i < argc; i++)
+		size += argv[i].len;
+	if (m->count == m->room) {
+		unsigned room = m->room ? 2 * m->room : 8;
+		struct kept **grown = realloc(m->kept, room * sizeof(*grown));
+
+		if (!grown)
+			return false;
+		m->kept = grown;
+		m->room = room;
+	}
+	kept = m->bytes + size <= BYTES_MAX ? malloc(size) : NULL;
+	if (!kept)
+		return false;
+	m->bytes += size;
+	kept->command = command;
+	kept->argc = argc;
+	to = (char *)&kept->argv[argc];
+	for (unsigned i = 0; i < argc; i++) {
+		kept->argv[i] = (struct resp_arg){to, argv[i].len};
+		memcpy(to, argv[i].at, argv[i].len);
+		to += argv[i].len;
+	}
+	m->kept[m->count++] = kept;
+	return true;
+}
+
+bool resp_multi_keeps(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		      unsigned argc)
+{
+	if (!resp_multi_open(c))
+		return false;
+	switch (command->id) {
+	case RESP_CMD_EXEC:
+	case RESP_CMD_DISCARD:
+	case RESP_CMD_MULTI:
+	case RESP_CMD_WATCH:
+	case RESP_CMD_QUIT:
+	case RESP_CMD_RESET:
+		return false;
+	default:
+		break;
+	}
+	if (command->flags & RESP_NO_MULTI) {
+		c->multi->spoilt = true;
+		resp_error(c->out, "ERR Command not allowed inside a transaction");
+	} else if (keep(c->multi, command, argv, argc)) {
+		resp_simple(c->out, "QUEUED");
+	} else {
+		c->multi->spoilt = true;
+		resp_error(c->out, "OOM no memory to keep the command until EXEC");
+	}
+	return true;
+}
+
+int resp_do_multi(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	(void)argv, (void)argc;
+	if (resp_multi_open(c)) {
+		resp_error(c->out, "ERR MULTI calls can not be nested");
+		return 0;
+	}
+	if (!multi_of(c))
+		return -ENOMEM;
+	c->multi->open = true;
+	resp_ok(c);
+	return 0;
+}
+
+int resp_do_discard(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	(void)argv, (void)argc;
+	if (!resp_multi_open(c)) {
+		resp_error(c->out, "ERR DISCARD without MULTI");
+		return 0;
+	}
+	resp_multi_free(c);
+	resp_ok(c);
+	return 0;
+}
+
+static bool is_watched(const struct resp_multi *m, const struct resp_arg *key)
+{
+	for (unsigned i = 0; i < m->watches; i++)
+		if (m->watched[i].key.len == key->len && memcmp(m->watched[i].key.at, key->at, key->len) == 0)
+			return true;
+	return false;
+}
+
+static int watch(struct resp_client *c, const struct resp_arg *key)
+{
+	struct resp_multi *m = c->multi;
+	struct watched *grown = realloc(m->watched, (m->watches + 1) * sizeof(*grown));
+	char *copy = malloc(key->len + 1);
+	struct resp_value value;
+	int rc;
+
+	m->watched = grown ? grown : m->watched;
+	rc = grown && copy ? resp_view_stat(c, key, &value) : -ENOMEM;
+	if (rc < 0) {
+		free(copy);
+		return rc;
+	}
+	memcpy(copy, key->at, key->len);
+	m->watched[m->watches++] = (struct watched){{copy, key->len}, value.version, value.expires};
+	return 0;
+}
+
+int resp_do_watch(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	if (resp_multi_open(c)) {
+		resp_error(c->out, "ERR WATCH inside MULTI is not allowed");
+		return 0;
+	}
+	if (!multi_of(c))
+		return -ENOMEM;
+	for (unsigned i = 1; i < argc; i++) {
+		int rc = is_watched(c->multi, &argv[i]) ? 0 : watch(c, &argv[i]);
+
+		if (rc != 0)
+			return rc;
+	}
+	resp_ok(c);
+	return 0;
+}
+
+int resp_do_unwatch(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	(void)argv, (void)argc;
+	if (c->multi)
+		forget_watched(c->multi);
+	resp_ok(c);
+	return 0;
+}
+
+/* Whether what was watched is as it was. The checks go into the step, so that it is so until the commit. */
+static int still_watched(struct resp_client *c)
+{
+	const struct resp_multi *m = c->multi;
+
+	for (unsigned i = 0; i < m->watches; i++) {
+		int rc = resp_view_expect(c, &m->watched[i].key, m->watched[i].version, m->watched[i].expires);
+
+		if (rc != 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* One of the commands; its error is its reply, and the others go on. What has to wait, waits with all. */
+static int exec_one(struct resp_client *c, const struct kept *kept)
+{
+	size_t len = c->out->len;
+	unsigned pins = c->thread->pins;
+	int rc;
+
+	if (!resp_may(c, kept->command, kept->argv, kept->argc))
+		return 0;
+	rc = resp_carry_out(c, kept->command, kept->argv, kept->argc);
+	if (rc == 0 || rc == -EAGAIN || rc == -ESTALE)
+		return rc;
+	resp_take_back(c, len, pins);
+	resp_reply_errno(c, rc);
+	return 0;
+}
+
+int resp_do_exec(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	struct resp_multi *m = c->multi;
+	int rc;
+
+	(void)argv, (void)argc;
+	if (!resp_multi_open(c)) {
+		resp_error(c->out, "ERR EXEC without MULTI");
+		return 0;
+	}
+	if (m->spoilt) {
+		resp_multi_free(c);
+		resp_error(c->out, "EXECABORT Transaction discarded because of previous errors.");
+		return 0;
+	}
+	rc = still_watched(c);
+	if (rc == -ESTALE) {
+		resp_multi_free(c);
+		resp_null_array(c->out);
+		return 0;
+	}
+	resp_array(c->out, m->count);
+	for (unsigned i = 0; i < m->count && rc == 0; i++)
+		rc = exec_one(c, m->kept[i]);
+	if (rc == 0)
+		rc = resp_view_commit(c);
+	if (rc == -EAGAIN || rc == -ESTALE)
+		return rc;
+	resp_view_end(c); /* before the keys go that it has */
+	c->command = &resp_commands[RESP_CMD_EXEC];
+	resp_multi_free(c);
+	return rc;
+}

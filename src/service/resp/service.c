@@ -1,0 +1,173 @@
+/* service.c: the row of the service for Redis's clients, and what the process and a worker have of it. */
+#include "service/resp/resp.h"
+
+#include <stdlib.h>
+
+#define PORT 6379
+#define REPLY_MAX (512 * MIB) /* longest reply of one command, but for values that leave from where they are */
+
+#define AT(member) offsetof(struct resp_settings, member)
+
+static bool check_listen(const char *text, char *why, size_t size)
+{
+	struct address address;
+	bool valid;
+
+	log_hush_begin(); /* the caller says it, with its place */
+	valid = address_parse(text, &address) == 0;
+	snprintf(why, size, "%s", log_hush_end());
+	if (!valid || (!*address.scheme && !address.path))
+		return valid;
+	snprintf(why, size, "\"%s\" is not host or host:port; for a UNIX socket there is resp.unix_socket", text);
+	return false;
+}
+
+static const struct setting settings[] = {
+	{"resp.listen", SETTING_LIST, AT(listen), NULL, .check = check_listen, .sample = "127.0.0.1",
+	 .help = "Addresses for Redis's clients, host[:port], over TCP. Unset, and no resp.unix_socket: the\n"
+		 "service is not there. See rdmad-resp(7)."},
+	{"resp.port", SETTING_NUMBER, AT(port), "6379" /* PORT */, 0, 65535, .help = "Port of those that name none."},
+	{"resp.unix_socket", SETTING_STRING, AT(unix_socket), NULL, .check = setting_check_path,
+	 .sample = "/run/rdmad/redis.sock", .help = "UNIX socket for Redis's clients of this machine."},
+	{"resp.unix_mode", SETTING_MODE, AT(unix_mode), "0666", 0, 0777, .help = "Who may connect to it."},
+	{"resp.clear", SETTING_BOOL, AT(clear), "false",
+	 .help = "Take passwords (AUTH) from other machines, too, though the network may hear them: the\n"
+		 "protocol has no encryption."},
+};
+
+static const struct setting_table resp_settings = {settings, ARRAY_SIZE(settings), sizeof(struct resp_settings)};
+
+static bool is_wanted(const struct resp_settings *s)
+{
+	return s->listen.count || s->unix_socket;
+}
+
+static void make_run_id(char id[static 41])
+{
+	uint8_t random[20];
+
+	if (random_fill(random, sizeof(random)) != 0)
+		memset(random, 0, sizeof(random));
+	for (unsigned i = 0; i < sizeof(random); i++)
+		snprintf(id + 2 * i, 3, "%02x", random[i]);
+}
+
+static int resp_open(const struct service_host *host, const void *values, void **out)
+{
+	const struct resp_settings *s = values;
+	struct resp_shared *shared;
+
+	if (!is_wanted(s))
+		return SERVICE_NOT_OFFERED;
+	if (!service_is_open(host->shared, WIRE_KV)) {
+		log_error("resp",
+			  "resp.listen asks for Redis's clients, whose keys are those of kv: add \"kv\" to services");
+		return -EINVAL;
+	}
+	shared = calloc(1, sizeof(*shared));
+	if (!shared)
+		return -ENOMEM;
+	shared->settings = s;
+	shared->kv = host->shared->of[WIRE_KV];
+	shared->store = shared->kv->store;
+	shared->started = time_now();
+	make_run_id(shared->run_id);
+	list_init(&shared->clients);
+	pthread_mutex_init(&shared->lock, NULL);
+	*out = shared;
+	return 0;
+}
+
+static void resp_close(void *of)
+{
+	struct resp_shared *shared = of;
+
+	must(list_empty(&shared->clients));
+	pthread_mutex_destroy(&shared->lock);
+	free(shared);
+}
+
+static unsigned resp_descriptors(const void *values)
+{
+	const struct resp_settings *s = values;
+
+	return ADDRESS_SOCKETS * s->listen.count + (s->unix_socket ? 1 : 0);
+}
+
+static void resp_door(const void *values, struct service_door *out)
+{
+	const struct resp_settings *s = values;
+
+	*out = (struct service_door){
+		.listen = &s->listen, .port = s->port, .unix_socket = s->unix_socket, .unix_mode = s->unix_mode};
+}
+
+static const char *resp_refusal(enum wire_reason reason)
+{
+	switch (reason) {
+	case WIRE_REASON_CONNECTIONS:
+	case WIRE_REASON_SOURCE:
+		return "-ERR max number of clients reached\r\n";
+	case WIRE_REASON_DRAINING:
+		return "-LOADING the server is shutting down\r\n";
+	default:
+		return "-ERR the server has no room for the connection\r\n";
+	}
+}
+
+static int resp_thread_init(struct service_part *part)
+{
+	struct resp_thread *thread = container_of(part, struct resp_thread, part);
+
+	thread->shared = part->shared;
+	thread->store = thread->shared->store;
+	thread->kv = container_of(part->thread->part[WIRE_KV], struct kv_thread, part);
+	thread->out.most = REPLY_MAX;
+	return resp_view_new(thread);
+}
+
+static void resp_thread_clear(struct service_part *part)
+{
+	struct resp_thread *thread = container_of(part, struct resp_thread, part);
+
+	must(thread->pins == 0);
+	free(thread->pin);
+	free(thread->out.at);
+	resp_view_free(thread);
+}
+
+static int resp_take(struct service_part *part, struct stream_group *group, struct stream_open *open)
+{
+	struct resp_thread *thread = container_of(part, struct resp_thread, part);
+	struct resp_client *c = resp_client_new(thread);
+	struct stream *stream;
+	int rc;
+
+	if (!c) {
+		local_close(open->fd);
+		return -ENOMEM;
+	}
+	open->ops = &resp_stream_ops;
+	open->context = c;
+	rc = stream_open(group, open, service_part_now(part), &stream);
+	if (rc == 0)
+		resp_client_begin(c, stream);
+	else
+		resp_client_free(c);
+	return rc;
+}
+
+const struct service service_resp = {
+	.id = WIRE_RESP,
+	.help = "keys and values for Redis's clients",
+	.settings = &resp_settings,
+	.descriptors = resp_descriptors,
+	.open = resp_open,
+	.close = resp_close,
+	.part_size = sizeof(struct resp_thread),
+	.part_init = resp_thread_init,
+	.part_clear = resp_thread_clear,
+	.door = resp_door,
+	.refusal = resp_refusal,
+	.stream = resp_take,
+};

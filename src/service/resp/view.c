@@ -1,0 +1,492 @@
+/*
+ * view.c: the step of a command: what it reads of the store, and what it is going to write. Nothing is locked
+ * meanwhile. Each key that was read has the version that it had; each that is written has a reservation. In the end all
+ * is checked and published at once by store_commit(), or nothing is, and the command runs again.
+ *
+ * A thread has one step at a time, so its memory is the thread's. Keys of a step are found by a small hash table, as
+ * there may be thousands in one MSET.
+ */
+#include "service/resp/resp.h"
+
+#include <stdlib.h>
+
+#define COPY_MAX STORE_COPY_MAX /* longer values leave from where they are */
+#define TRIES 16                /* steps of making room in one call */
+
+enum change { KEPT, SET, DELETED, EXPIRES };
+
+struct entry {
+	const char *key;
+	size_t key_len;
+	uint64_t hash;
+	bool read; /* `version` and `expires` are what was seen; 0: it was not there */
+	uint64_t version, expires;
+	struct store_ref base; /* pinned, or item NULL */
+	enum change change;
+	struct store_ref fresh; /* of SET */
+	struct store_ref last;  /* the one before: a command may still read what it replaces */
+	uint64_t will_expire;   /* of SET and EXPIRES */
+	bool keep_expiry;       /* of SET */
+};
+
+struct resp_view {
+	struct entry *entry;
+	unsigned count, room;
+	uint32_t *slot; /* places in entry, + 1; 0: empty */
+	unsigned slots; /* a power of two, at least twice `room` */
+	struct store_check *check;
+	struct store_step *step;
+	unsigned changes;
+	struct keep *keep;
+};
+
+struct keep {
+	struct keep *next;
+	max_align_t at[];
+};
+
+int resp_view_new(struct resp_thread *thread)
+{
+	thread->view = calloc(1, sizeof(*thread->view));
+	return thread->view ? 0 : -ENOMEM;
+}
+
+void resp_view_free(struct resp_thread *thread)
+{
+	struct resp_view *v = thread->view;
+
+	if (!v)
+		return;
+	free(v->entry);
+	free(v->slot);
+	free(v->check);
+	free(v->step);
+	free(v);
+}
+
+static int view_grow(struct resp_view *v)
+{
+	unsigned room = v->room ? 2 * v->room : 16;
+	struct entry *entry = realloc(v->entry, room * sizeof(*entry));
+	struct store_check *check = entry ? realloc(v->check, room * sizeof(*check)) : NULL;
+	struct store_step *step = check ? realloc(v->step, room * sizeof(*step)) : NULL;
+	uint32_t *slot = step ? calloc(2 * room, sizeof(*slot)) : NULL;
+
+	/* What grew stays, though its room is not told. */
+	v->entry = entry ? entry : v->entry;
+	v->check = check ? check : v->check;
+	v->step = step ? step : v->step;
+	if (!slot)
+		return -ENOMEM;
+	free(v->slot);
+	v->slot = slot;
+	v->slots = 2 * room;
+	v->room = room;
+	for (unsigned i = 0; i < v->count; i++) {
+		uint32_t at = (uint32_t)v->entry[i].hash & (v->slots - 1);
+
+		while (v->slot[at])
+			at = (at + 1) & (v->slots - 1);
+		v->slot[at] = i + 1;
+	}
+	return 0;
+}
+
+/* The key's entry in the step, a new one if it has none. */
+static struct entry *view_entry(struct resp_client *c, const struct resp_arg *key, int *rc)
+{
+	struct resp_view *v = c->thread->view;
+	uint64_t hash = store_hash(c->thread->store, key->at, key->len);
+	uint32_t at;
+
+	*rc = v->count == v->room ? view_grow(v) : 0;
+	if (*rc != 0)
+		return NULL;
+	for (at = (uint32_t)hash & (v->slots - 1); v->slot[at]; at = (at + 1) & (v->slots - 1)) {
+		struct entry *e = &v->entry[v->slot[at] - 1];
+
+		if (e->hash == hash && e->key_len == key->len && memcmp(e->key, key->at, key->len) == 0)
+			return e;
+	}
+	v->slot[at] = ++v->count;
+	v->entry[v->count - 1] = (struct entry){.key = key->at, .key_len = key->len, .hash = hash};
+	return &v->entry[v->count - 1];
+}
+
+void *resp_view_keep(struct resp_client *c, size_t size)
+{
+	struct keep *keep = malloc(sizeof(*keep) + size);
+
+	if (!keep)
+		return NULL;
+	keep->next = c->thread->view->keep;
+	c->thread->view->keep = keep;
+	return keep->at;
+}
+
+static bool is_key(const struct resp_arg *key)
+{
+	return key->len >= 1 && key->len <= STORE_KEY_MAX;
+}
+
+/* What the reply tells of, where replies wait for the log. */
+static void tell(struct resp_client *c, const struct entry *e)
+{
+	if (c->thread->kv->committed == UINT64_MAX)
+		return;
+	c->tells = MAX(c->tells, e->version);
+	if (!e->version || e->expires != TIME_NEVER)
+		c->tells = MAX(c->tells, store_removed(c->thread->store, e->key, e->key_len));
+}
+
+/* See what is there, unless that is known. `pin`: with its value. */
+static int entry_read(struct resp_client *c, struct entry *e, bool pin)
+{
+	uint64_t now = resp_now(c), version = 0, expires = 0;
+	struct store_meta meta;
+
+	if (e->read && (!pin || !e->version || e->base.item))
+		return 0;
+	if (pin && store_get(c->thread->store, e->key, e->key_len, now, &e->base)) {
+		version = e->base.version;
+		expires = e->base.expires;
+	} else if (!pin && store_stat(c->thread->store, e->key, e->key_len, now, &meta)) {
+		version = meta.version;
+		expires = meta.expires;
+	}
+	if (e->read && version != e->version)
+		return -ESTALE;
+	e->read = true;
+	e->version = version;
+	e->expires = expires;
+	tell(c, e);
+	return 0;
+}
+
+static int value_of(struct resp_client *c, const struct resp_arg *key, bool pin, struct resp_value *out)
+{
+	struct entry *e;
+	int rc;
+
+	*out = (struct resp_value){.at = NULL};
+	if (!is_key(key))
+		return 0;
+	e = view_entry(c, key, &rc);
+	if (!e || e->change == DELETED)
+		return rc;
+	if (e->change == SET) {
+		*out = (struct resp_value){e->fresh.addr, e->fresh.len, 0, e->will_expire, NULL};
+		if (e->keep_expiry) {
+			rc = entry_read(c, e, false);
+			out->expires = e->version ? e->expires : e->will_expire;
+		}
+		return rc < 0 ? rc : 1;
+	}
+	rc = entry_read(c, e, pin);
+	if (rc != 0 || !e->version)
+		return rc;
+	*out = (struct resp_value){.len = e->base.len, .version = e->version, .entry = e};
+	out->at = pin ? e->base.addr : NULL;
+	out->expires = e->change == EXPIRES ? e->will_expire : e->expires;
+	return 1;
+}
+
+int resp_view_get(struct resp_client *c, const struct resp_arg *key, struct resp_value *out)
+{
+	return value_of(c, key, true, out);
+}
+
+int resp_view_stat(struct resp_client *c, const struct resp_arg *key, struct resp_value *out)
+{
+	struct store_meta meta;
+	int rc = value_of(c, key, false, out);
+
+	/* The length is not known of what was not read with its value. */
+	if (rc == 1 && out->entry && !((struct entry *)out->entry)->base.item) {
+		if (!store_stat(c->thread->store, key->at, key->len, resp_now(c), &meta) ||
+		    meta.version != out->version)
+			return -ESTALE;
+		out->len = meta.len;
+	}
+	return rc;
+}
+
+/* Room for a value, here as many steps of it as there is time for. */
+static int reserve(struct resp_client *c, const struct resp_arg *key, size_t len, struct store_ref *out)
+{
+	int rc;
+
+	do
+		rc = store_reserve(c->thread->store, key->at, key->len, len, resp_now(c), out);
+	while (rc == -EAGAIN && stream_time_left(c->stream) && !store_changes_full(c->thread->store));
+	return rc;
+}
+
+/* What the step was going to write is not wanted, but stays while this command may read it. */
+static void entry_drop(struct resp_client *c, struct entry *e)
+{
+	if (e->change != SET)
+		return;
+	store_abandon(c->thread->store, &e->last);
+	e->last = e->fresh;
+	e->fresh.item = NULL;
+}
+
+static void entry_set(struct resp_client *c, struct entry *e, const struct store_ref *fresh, const struct resp_put *put)
+{
+	bool was = e->change == KEPT || e->change == SET;
+
+	entry_drop(c, e);
+	if (put->keep_expiry && e->change == EXPIRES) {
+		/* What the step says of it already. */
+	} else if (!(put->keep_expiry && e->change == SET)) {
+		e->keep_expiry = put->keep_expiry && was;
+		e->will_expire = put->expires;
+	}
+	e->change = SET;
+	e->fresh = *fresh;
+}
+
+char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *put,
+		      int *rc)
+{
+	struct store_ref fresh;
+	struct entry *e;
+
+	*rc = is_key(key) ? 0 : -EINVAL;
+	e = *rc == 0 ? view_entry(c, key, rc) : NULL;
+	if (e)
+		*rc = reserve(c, key, len, &fresh);
+	if (*rc != 0)
+		return NULL;
+	entry_set(c, e, &fresh, put);
+	return fresh.addr;
+}
+
+int resp_view_set(struct resp_client *c, const struct resp_arg *key, const void *value, size_t len,
+		  const struct resp_put *put)
+{
+	struct entry *e;
+	char *to;
+	int rc;
+
+	/* A long value is in its place already. */
+	if (c->large.ref.item && value == c->large.ref.addr && len == c->large.len) {
+		e = view_entry(c, key, &rc);
+		if (!e)
+			return rc;
+		entry_set(c, e, &c->large.ref, put);
+		c->large.ref.item = NULL;
+		return 0;
+	}
+	to = resp_view_begin(c, key, len, put, &rc);
+	if (to && len)
+		memcpy(to, value, len);
+	return rc;
+}
+
+int resp_view_delete(struct resp_client *c, const struct resp_arg *key)
+{
+	struct resp_value value;
+	int rc = value_of(c, key, false, &value);
+	struct entry *e;
+
+	if (rc != 1)
+		return rc;
+	e = view_entry(c, key, &rc);
+	entry_drop(c, e);
+	e->change = DELETED;
+	return 1;
+}
+
+int resp_view_expire(struct resp_client *c, const struct resp_arg *key, uint64_t expires)
+{
+	struct resp_value value;
+	int rc = value_of(c, key, false, &value);
+	struct entry *e;
+
+	if (rc != 1)
+		return rc;
+	if (expires <= resp_now(c))
+		return resp_view_delete(c, key);
+	e = view_entry(c, key, &rc);
+	e->change = e->change == SET ? SET : EXPIRES;
+	e->will_expire = expires;
+	e->keep_expiry = false;
+	return 1;
+}
+
+bool resp_view_changes(const struct resp_client *c, const struct resp_arg *key)
+{
+	const struct resp_view *v = c->thread->view;
+	uint64_t hash;
+
+	if (!v->count)
+		return false;
+	hash = store_hash(c->thread->store, key->at, key->len);
+	for (uint32_t at = (uint32_t)hash & (v->slots - 1); v->slot[at]; at = (at + 1) & (v->slots - 1)) {
+		const struct entry *e = &v->entry[v->slot[at] - 1];
+
+		if (e->hash == hash && e->key_len == key->len && memcmp(e->key, key->at, key->len) == 0)
+			return e->change == SET || e->change == DELETED;
+	}
+	return false;
+}
+
+bool resp_view_next(const struct resp_client *c, unsigned *at, struct resp_arg *key, bool *there)
+{
+	const struct resp_view *v = c->thread->view;
+
+	for (; *at < v->count; ++*at) {
+		const struct entry *e = &v->entry[*at];
+
+		if (e->change != SET && e->change != DELETED)
+			continue;
+		*key = (struct resp_arg){e->key, e->key_len};
+		*there = e->change == SET;
+		++*at;
+		return true;
+	}
+	return false;
+}
+
+int resp_view_expect(struct resp_client *c, const struct resp_arg *key, uint64_t version, uint64_t expires)
+{
+	struct entry *e;
+	int rc = 0;
+
+	if (!is_key(key))
+		return 0;
+	e = view_entry(c, key, &rc);
+	if (e)
+		rc = entry_read(c, e, false);
+	if (rc != 0)
+		return rc;
+	return e->version == version && (!version || e->expires == expires) ? 0 : -ESTALE;
+}
+
+void resp_reply_value(struct resp_client *c, const struct resp_value *value)
+{
+	struct resp_thread *thread = c->thread;
+	struct entry *e = value->entry;
+	struct resp_pinned *pin;
+
+	if (value->len > COPY_MAX && e && e->base.item && c->out == &thread->out) {
+		if (thread->pins == thread->pin_room) {
+			unsigned room = thread->pin_room ? 2 * thread->pin_room : 64;
+
+			pin = realloc(thread->pin, room * sizeof(*pin));
+			if (!pin) {
+				c->out->failed = true;
+				return;
+			}
+			thread->pin = pin;
+			thread->pin_room = room;
+		}
+		resp_bulk_begin(c->out, value->len);
+		pin = &thread->pin[thread->pins++];
+		*pin = (struct resp_pinned){c->out->len, e->base};
+		pin->ref.addr = (void *)value->at;
+		pin->ref.len = value->len;
+		thread->pinned_bytes += value->len;
+		e->base.item = NULL; /* the reply has the pin */
+		resp_bulk_end(c->out);
+		return;
+	}
+	resp_bulk(c->out, value->at, value->len);
+}
+
+/* One key, of which nothing else has to be known. */
+static int commit_one(struct resp_client *c, struct entry *e, uint64_t now, uint64_t *lsn)
+{
+	struct store_put put = {.expires = e->will_expire, .keep_expiry = e->keep_expiry};
+	int rc;
+
+	if (e->read)
+		put.condition = e->version ? STORE_IF_VERSION : STORE_IF_ABSENT;
+	put.version = e->version;
+	rc = store_publish(c->thread->store, &e->fresh, &put, now, lsn);
+	e->fresh.item = NULL;
+	return rc == -EEXIST || rc == -ENOENT ? -ESTALE : rc;
+}
+
+int resp_view_commit(struct resp_client *c)
+{
+	struct resp_view *v = c->thread->view;
+	unsigned checks = 0, steps = 0, reads = 0;
+	uint64_t now = resp_now(c), lsn = 0;
+	int rc;
+
+	for (unsigned i = 0; i < v->count; i++) {
+		reads += v->entry[i].read;
+		steps += v->entry[i].change != KEPT;
+	}
+	if (!steps && reads < 2)
+		return 0;
+	if (v->count == 1 && v->entry[0].change == SET) {
+		rc = commit_one(c, &v->entry[0], now, &lsn);
+		c->tells = MAX(c->tells, lsn);
+		return rc;
+	}
+	steps = 0;
+	for (unsigned i = 0; i < v->count; i++) {
+		const struct entry *e = &v->entry[i];
+
+		if (e->read)
+			v->check[checks++] = (struct store_check){
+				.key = e->key, .key_len = e->key_len, .version = e->version, .expires = e->expires};
+		if (e->change == SET)
+			v->step[steps++] = (struct store_step){.kind = STORE_STEP_PUT,
+							       .ref = e->fresh,
+							       .expires = e->will_expire,
+							       .keep_expiry = e->keep_expiry};
+		else if (e->change != KEPT)
+			v->step[steps++] = (struct store_step){.kind = e->change == DELETED ? STORE_STEP_DELETE
+											    : STORE_STEP_EXPIRE,
+							       .key = e->key,
+							       .key_len = e->key_len,
+							       .expires = e->will_expire};
+	}
+	rc = store_commit(c->thread->store, v->check, checks, v->step, steps, now, &lsn);
+	if (rc != 0)
+		return rc;
+	for (unsigned i = 0; i < v->count; i++)
+		v->entry[i].fresh.item = NULL;
+	c->tells = MAX(c->tells, lsn);
+	return 0;
+}
+
+void resp_view_end(struct resp_client *c)
+{
+	struct resp_view *v = c->thread->view;
+
+	for (unsigned i = 0; i < v->count; i++) {
+		struct entry *e = &v->entry[i];
+
+		store_unpin(c->thread->store, &e->base);
+		store_abandon(c->thread->store, &e->last);
+		if (e->change != SET || !e->fresh.item)
+			continue;
+		/* A long value that was received is there when the command comes again. */
+		if (c->large.len && e->fresh.addr == c->large.at)
+			c->large.ref = e->fresh;
+		else
+			store_abandon(c->thread->store, &e->fresh);
+	}
+	if (v->count * 4 > v->slots)
+		memset(v->slot, 0, v->slots * sizeof(*v->slot));
+	else
+		for (unsigned i = 0; i < v->count; i++) {
+			uint32_t at = (uint32_t)v->entry[i].hash & (v->slots - 1);
+
+			for (; v->slot[at]; at = (at + 1) & (v->slots - 1))
+				v->slot[at] = 0;
+		}
+	v->count = 0;
+	while (v->keep) {
+		struct keep *keep = v->keep;
+
+		v->keep = keep->next;
+		free(keep);
+	}
+}

@@ -1,0 +1,442 @@
+/* stream.c: groups and the life of a stream. */
+#include "stream/internal.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define EVENTS 128
+#define EMPTY_POLLS 64 /* without anything, until the group asks the kernel only every SKIP turns */
+#define SKIP 8
+#define LOOK TIME_S
+
+int stream_group_create(const struct stream_attr *attr, struct stream_group **out)
+{
+	struct stream_group *group = calloc(1, sizeof(*group));
+
+	if (!group)
+		return -ENOMEM;
+	group->attr = *attr;
+	list_init(&group->streams);
+	list_init(&group->ready);
+	list_init(&group->timed);
+	list_init(&group->quiet);
+	list_init(&group->dying);
+	group->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (group->epoll < 0) {
+		int rc = -errno;
+
+		log_error("stream", "cannot make a set of descriptors: %m");
+		free(group);
+		return rc;
+	}
+	*out = group;
+	return 0;
+}
+
+static void stream_end(struct stream *s)
+{
+	struct stream_group *group = s->group;
+
+	s->ops->closed(s, s->error, s->reason);
+	stream_drop_pieces(s);
+	if (s->in.at)
+		stream_buffer_give(group, s->in.at, s->in.room);
+	list_del(&s->node);
+	list_del(&s->ready);
+	list_del(&s->timed);
+	list_del(&s->quiet);
+	local_close(s->fd);
+	quota_give(s->share);
+	auth_admission_end(&s->admission);
+	group->stats.streams--;
+	group->stats.closed++;
+	free(s);
+}
+
+void stream_group_destroy(struct stream_group *group)
+{
+	struct list *pos, *next;
+
+	if (!group)
+		return;
+	list_for_each_safe (pos, next, &group->streams)
+		stream_end(container_of(pos, struct stream, node));
+	while (group->spares)
+		free(group->spare[--group->spares]);
+	close(group->epoll);
+	free(group);
+}
+
+int stream_group_fd(const struct stream_group *group)
+{
+	return group->epoll;
+}
+
+char *stream_buffer_take(struct stream_group *group)
+{
+	char *buffer = group->spares ? group->spare[--group->spares] : malloc(STREAM_READ);
+
+	group->stats.buffer_bytes += buffer ? STREAM_READ : 0;
+	return buffer;
+}
+
+void stream_buffer_give(struct stream_group *group, char *buffer, size_t room)
+{
+	group->stats.buffer_bytes -= room;
+	if (room == STREAM_READ && group->spares < STREAM_SPARES)
+		group->spare[group->spares++] = buffer;
+	else
+		free(buffer);
+}
+
+void stream_make_ready(struct stream *s)
+{
+	if (!list_linked(&s->ready))
+		list_add_tail(&s->group->ready, &s->ready);
+}
+
+void stream_wait_until(struct stream *s, uint64_t when)
+{
+	s->until = when;
+	if (!list_linked(&s->timed))
+		list_add_tail(&s->group->timed, &s->timed);
+}
+
+void stream_again(struct stream *s, uint64_t when)
+{
+	s->again = true;
+	if (when > s->group->now)
+		stream_wait_until(s, when);
+	else
+		stream_make_ready(s);
+}
+
+void stream_receive(struct stream *s, void *to, size_t len)
+{
+	s->in.to = to;
+	s->in.left = len;
+}
+
+void stream_charge(struct stream *s, unsigned requests)
+{
+	uint64_t when;
+
+	if (!s->admission.client || !s->admission.client->spent)
+		return;
+	when = auth_spend(s->admission.client, 0, requests, s->group->now);
+	if (when <= s->group->now)
+		return;
+	s->group->stats.paced++;
+	stream_wait_until(s, when);
+}
+
+static void watch(struct stream *s, uint32_t events)
+{
+	s->ended |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+	s->readable |= s->ended || events & EPOLLIN;
+	s->writable |= (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0;
+	stream_make_ready(s);
+}
+
+/* Ask the kernel, unless it had nothing so often that every few turns do. */
+static int poll_events(struct stream_group *group)
+{
+	struct epoll_event event[EVENTS];
+	int n;
+
+	if (list_empty(&group->streams))
+		return 0;
+	if (group->skip) {
+		group->skip--;
+		return 0;
+	}
+	n = epoll_wait(group->epoll, event, EVENTS, 0);
+	for (int i = 0; i < n; i++)
+		watch(event[i].data.ptr, event[i].events);
+	group->empty = n > 0 ? 0 : group->empty + 1;
+	if (group->empty >= EMPTY_POLLS)
+		group->skip = SKIP;
+	return MAX(n, 0);
+}
+
+static void look_at_times(struct stream_group *group)
+{
+	const struct stream_attr *attr = &group->attr;
+
+	list_for_each (pos, &group->streams) {
+		struct stream *s = container_of(pos, struct stream, node);
+
+		if (attr->stall && s->out.stuck && group->now - s->out.stuck > attr->stall && !s->error) {
+			group->stats.stalled++;
+			stream_close(s, -ETIMEDOUT, "it took no answers for %llu s: %zu bytes wait",
+				     (unsigned long long)(attr->stall / TIME_S), s->out.waiting);
+		} else if (attr->idle && !s->out.waiting && group->now - s->active > attr->idle) {
+			stream_close(s, 0, "it said nothing for %llu s", (unsigned long long)(attr->idle / TIME_S));
+		}
+	}
+	group->look = group->now + LOOK;
+}
+
+static void look_at_timed(struct stream_group *group)
+{
+	struct list *pos, *next;
+
+	list_for_each_safe (pos, next, &group->timed) {
+		struct stream *s = container_of(pos, struct stream, timed);
+
+		if (s->until > group->now)
+			continue;
+		list_del(&s->timed);
+		stream_make_ready(s);
+	}
+}
+
+/* One that is closed in peace stays until what was written has left. */
+static bool is_over(const struct stream *s)
+{
+	return s->closing && (s->error || !s->out.waiting);
+}
+
+int stream_group_progress(struct stream_group *group, uint64_t now)
+{
+	struct list visits;
+	int n;
+
+	group->now = now;
+	n = poll_events(group);
+	if (!list_empty(&group->timed))
+		look_at_timed(group);
+	if (now >= group->look)
+		look_at_times(group);
+	if (list_empty(&group->ready))
+		return n;
+	list_init(&visits);
+	list_prepend(&visits, &group->ready);
+	while (!list_empty(&visits)) {
+		struct stream *s = list_first(&visits, struct stream, ready);
+
+		list_del(&s->ready);
+		if (!is_over(s))
+			stream_visit(s);
+		if (is_over(s))
+			stream_end(s);
+		n++;
+	}
+	return n;
+}
+
+uint64_t stream_group_deadline(const struct stream_group *group)
+{
+	bool waits = group->stats.waiting_bytes || (group->attr.idle && !list_empty(&group->streams));
+	uint64_t when = waits ? group->look : TIME_NEVER;
+
+	list_for_each (pos, &group->timed)
+		when = MIN(when, container_of(pos, struct stream, timed)->until);
+	return list_empty(&group->ready) ? when : group->now;
+}
+
+bool stream_group_quiet(struct stream_group *group)
+{
+	group->skip = 0;
+	return list_empty(&group->ready);
+}
+
+uint64_t stream_group_count(const struct stream_group *group)
+{
+	return group->stats.streams;
+}
+
+uint64_t stream_group_oldest(const struct stream_group *group)
+{
+	return list_empty(&group->quiet) || !group->attr.first
+		       ? TIME_NEVER
+		       : container_of(group->quiet.next, struct stream, quiet)->opened;
+}
+
+bool stream_group_make_room(struct stream_group *group, uint64_t now)
+{
+	struct stream *s;
+
+	if (stream_group_oldest(group) == TIME_NEVER)
+		return false;
+	s = container_of(group->quiet.next, struct stream, quiet);
+	if (s->opened + group->attr.first > now)
+		return false;
+	group->stats.gave_way++;
+	stream_close(s, -ETIMEDOUT, "it had asked for nothing, and gave way");
+	stream_end(s);
+	return true;
+}
+
+void stream_group_each(struct stream_group *group, void (*fn)(void *arg, struct stream *stream), void *arg)
+{
+	list_for_each (pos, &group->streams)
+		fn(arg, container_of(pos, struct stream, node));
+}
+
+void stream_group_get_stats(const struct stream_group *group, struct stream_stats *out)
+{
+	*out = group->stats;
+}
+
+/* Options that only make it faster, or notice that the other end has gone. */
+static void set_options(int fd, int family, uint64_t keepalive)
+{
+	int on = 1, seconds = (int)MAX(keepalive / TIME_S, 1u), probes = 3;
+
+	if (family == AF_UNIX)
+		return;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (!keepalive)
+		return;
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
+int stream_open(struct stream_group *group, const struct stream_open *open, uint64_t now, struct stream **out)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+	struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = s};
+	int rc = 0, family = AF_UNIX;
+	socklen_t len = sizeof(family);
+
+	getsockopt(open->fd, SOL_SOCKET, SO_DOMAIN, &family, &len);
+	if (!s || epoll_ctl(group->epoll, EPOLL_CTL_ADD, open->fd, &event) != 0) {
+		rc = s ? -errno : -ENOMEM;
+		free(s);
+		local_close(open->fd);
+		return rc;
+	}
+	*s = (struct stream){.context = open->context,
+			     .group = group,
+			     .ops = open->ops,
+			     .fd = open->fd,
+			     .id = open->id,
+			     .opened = now,
+			     .active = now,
+			     .share = open->share,
+			     .writable = true};
+	s->plain = family != AF_UNIX || local_refuse_passing(open->fd);
+	if (open->admission) {
+		s->admission = *open->admission;
+		*open->admission = (struct auth_admission){0};
+	}
+	list_init(&s->ready);
+	list_init(&s->timed);
+	set_options(open->fd, family, group->attr.keepalive);
+	list_add_tail(&group->streams, &s->node);
+	list_add_tail(&group->quiet, &s->quiet);
+	group->stats.streams++;
+	group->stats.accepted++;
+	*out = s;
+	return 0;
+}
+
+void stream_close(struct stream *s, int error, const char *format, ...)
+{
+	va_list args;
+
+	if (s->closing && (s->error || !error))
+		return;
+	s->error = error;
+	if (!s->closing) {
+		va_start(args, format);
+		vsnprintf(s->reason, sizeof(s->reason), format, args);
+		va_end(args);
+	}
+	s->closing = true;
+	stream_make_ready(s);
+}
+
+void stream_drain(struct stream *s)
+{
+	if (!s->closing && !s->out.waiting && !s->in.len && (!s->ops->quiet || s->ops->quiet(s)))
+		stream_close(s, 0, "the server is shutting down");
+}
+
+const struct auth_client *stream_client(const struct stream *s)
+{
+	return s->admission.client ? s->admission.client : &auth_everything;
+}
+
+struct auth_admission *stream_admission(struct stream *s)
+{
+	return &s->admission;
+}
+
+bool stream_admit(struct stream *s, struct auth_admission *admission)
+{
+	if (!auth_enter(admission))
+		return false;
+	auth_admission_end(&s->admission);
+	s->admission = *admission;
+	*admission = (struct auth_admission){0};
+	return true;
+}
+
+bool stream_revise(struct stream *s, struct auth_table *table)
+{
+	if (s->admission.client == &auth_nothing || auth_readmit(&s->admission, table)) {
+		if (s->ops->revised)
+			s->ops->revised(s);
+		return true;
+	}
+	s->group->stats.revoked++;
+	stream_close(s, -EACCES, "its key was revoked");
+	return false;
+}
+
+struct stream_group *stream_group_of(const struct stream *s)
+{
+	return s->group;
+}
+
+uint64_t stream_now(const struct stream *s)
+{
+	return s->group->now;
+}
+
+static void name_of(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), char *out, size_t size)
+{
+	struct sockaddr_storage sa = {.ss_family = AF_UNSPEC};
+	socklen_t len = sizeof(sa);
+
+	*out = '\0';
+	if (ask(fd, (struct sockaddr *)&sa, &len) == 0)
+		address_format_socket((const struct sockaddr *)&sa, out, size);
+}
+
+static int ask_peer(int fd, struct sockaddr *sa, socklen_t *len)
+{
+	return getpeername(fd, sa, len);
+}
+
+static int ask_local(int fd, struct sockaddr *sa, socklen_t *len)
+{
+	return getsockname(fd, sa, len);
+}
+
+void stream_get_info(const struct stream *s, struct stream_info *out)
+{
+	int family = AF_UNIX;
+	socklen_t len = sizeof(family);
+
+	getsockopt(s->fd, SOL_SOCKET, SO_DOMAIN, &family, &len);
+	*out = (struct stream_info){.id = s->id,
+				    .transport = family == AF_UNIX ? "unix" : "tcp",
+				    .bytes_in = s->in.bytes,
+				    .bytes_out = s->out.left,
+				    .opened = s->opened,
+				    .active = s->active,
+				    .waiting_bytes = s->out.waiting,
+				    .unused_bytes = s->in.len,
+				    .fd = s->fd};
+	name_of(s->fd, ask_peer, out->peer, sizeof(out->peer));
+	name_of(s->fd, ask_local, out->local, sizeof(out->local));
+}
