@@ -76,8 +76,10 @@ void lock_note_give(const void *lock, enum lock_rank rank)
 	unsigned at = held.n;
 
 	must(lock_is_mine(lock, rank));
-	while (held.lock[at - 1] != lock)
+	while (at > 0 && held.lock[at - 1] != lock)
 		at--;
+	if (at == 0)
+		return;
 	for (held.n--; at <= held.n; at++) {
 		held.lock[at - 1] = held.lock[at];
 		held.rank[at - 1] = held.rank[at];
