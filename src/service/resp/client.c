@@ -25,6 +25,14 @@ void resp_ok(struct resp_client *c)
 	resp_simple(c->out, "OK");
 }
 
+int resp_help(struct resp_client *c, const char *const *lines, size_t count)
+{
+	resp_array(c->out, count);
+	for (size_t i = 0; i < count; i++)
+		resp_simple(c->out, lines[i]);
+	return 0;
+}
+
 int resp_syntax_error(struct resp_client *c)
 {
 	resp_error(c->out, "ERR syntax error");
@@ -631,6 +639,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		large_go(c);
 		return 0;
 	}
+	c->out->three = c->three;
 	if (c->pending && !client_take_pending(c))
 		return 0;
 	while (used < len && whole && client_goes_on(c, ++commands)) {
@@ -640,6 +649,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	if (commands > 1)
 		stream_charge(stream, commands - 1);
 	client_write(c);
+	resp_seen_visit(c, len - used);
 	if (c->closing)
 		stream_close(stream, 0, "the client asked for it");
 	else if (whole && n >= 0 && used < len)
@@ -672,9 +682,7 @@ void resp_client_free(struct resp_client *c)
 	resp_multi_free(c);
 	resp_parser_clear(&c->parser);
 	free(c->head.at);
-	free(c->name);
-	free(c->library);
-	free(c->library_version);
+	resp_seen_end(c);
 	free(c);
 }
 
@@ -683,6 +691,7 @@ void resp_client_revised(struct resp_client *c)
 	const struct auth_client *client = stream_client(c->stream);
 
 	c->authenticated = client != &auth_nothing && client->services & 1u << WIRE_RESP;
+	resp_seen_user(c);
 }
 
 void resp_client_begin(struct resp_client *c, struct stream *stream)
@@ -690,6 +699,7 @@ void resp_client_begin(struct resp_client *c, struct stream *stream)
 	struct resp_shared *shared = c->thread->shared;
 
 	c->stream = stream;
+	resp_seen_begin(c);
 	resp_client_revised(c);
 	pthread_mutex_lock(&shared->lock);
 	list_add_tail(&shared->clients, &c->node);
