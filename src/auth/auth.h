@@ -125,6 +125,11 @@ void auth_seal(struct auth_session *session, enum auth_side from, const void *te
 /* 0, or -EBADMSG: this is not the next text that `from` has sealed. The count stays then. */
 int auth_open(struct auth_session *session, enum auth_side from, const void *sealed, size_t length, void *out);
 
+/* What a client of a protocol without proofs says in place of its key, as 43 digits of base64url:
+ * HMAC-SHA-256(key, "rdmad1 resp"). The key cannot be found from it. Wipe it. Returns out. */
+#define AUTH_PASSWORD 44 /* with the 0 at its end */
+char *auth_password(const struct auth_key *key, char out[static AUTH_PASSWORD]);
+
 /* A key that both ends compute from a secret that rdmad gave one of them: HMAC-SHA-256(secret, label | about | serial).
  * Its id is AUTH_ID_TICKET. */
 void auth_ticket(const uint8_t secret[static AUTH_SECRET], uint64_t about, uint32_t serial, struct auth_key *out);
@@ -260,6 +265,14 @@ void auth_identify(struct auth_admission *admission, uid_t uid);
 /* What a client has that names this key, or none (0). False: it is to be refused, as it needs a key, or names one where
 * no client is asked for keys. */
 bool auth_admit(struct auth_table *table, uint16_t key_id, bool is_user, uid_t uid, struct auth_admission *out);
+/* By a password (auth_password()) of any key of that name, in a time that tells nothing of them. False: there is none.
+ * As after auth_admit(), its client counts from auth_enter() on. */
+bool auth_password_admit(struct auth_table *table, const char *name, size_t name_len, const char *secret, size_t len,
+			 struct auth_admission *out);
+/* The key at that place, from 0 on: NULL: there are no more, or no keys. And what a client of a name may do. Valid with
+ * the table. */
+const struct auth_key *auth_table_key(const struct auth_table *table, size_t index);
+const struct auth_client *auth_table_client(const struct auth_table *table, const char *name);
 /* The client has proved its key: it counts from here to auth_admission_end(). False: its client has as many connections
  * as it may. The second one says so beforehand, and counts nothing. */
 bool auth_enter(struct auth_admission *admission);

@@ -49,6 +49,18 @@ bool auth_proof_fits(const struct auth_key *key, const struct auth_transcript *t
 	return crypto_verify_32(right, proof) == 0;
 }
 
+char *auth_password(const struct auth_key *key, char out[static AUTH_PASSWORD])
+{
+	uint8_t hash[32];
+
+	_Static_assert(sodium_base64_ENCODED_LEN(32, sodium_base64_VARIANT_URLSAFE_NO_PADDING) == AUTH_PASSWORD,
+		       "its length");
+	keyed_hash(key->secret, "rdmad1 resp", "", 0, "", 0, hash);
+	sodium_bin2base64(out, AUTH_PASSWORD, hash, sizeof(hash), sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+	auth_wipe(hash, sizeof(hash));
+	return out;
+}
+
 int auth_exchange_new(uint8_t secret[static 32], uint8_t public[static 32])
 {
 	int rc = random_fill(secret, crypto_scalarmult_SCALARBYTES);

@@ -63,6 +63,16 @@ bool auth_table_asks(const struct auth_table *table)
 	return table->keys || table->others & AUTH_MUNGE;
 }
 
+const struct auth_key *auth_table_key(const struct auth_table *table, size_t index)
+{
+	return table->keys && index < auth_keys_count(table->keys) ? auth_keys_at(table->keys, index) : NULL;
+}
+
+const struct auth_client *auth_table_client(const struct auth_table *table, const char *name)
+{
+	return auth_clients_find(table->clients, name);
+}
+
 bool auth_admit(struct auth_table *table, uint16_t key_id, bool is_user, uid_t uid, struct auth_admission *out)
 {
 	*out = (struct auth_admission){.uid = uid, .is_user = is_user};
@@ -108,6 +118,50 @@ void auth_identify(struct auth_admission *admission, uid_t uid)
 	admission->uid = uid;
 	if (admission->table)
 		admission->client = auth_clients_user(admission->table->clients, uid);
+}
+
+/* Computes the password of each key of that name, or one where there is none. */
+static const struct auth_key *find_password(const struct auth_table *table, const char *name, const char *secret)
+{
+	const struct auth_key *key, *fits = NULL;
+	char right[AUTH_PASSWORD];
+	bool any = false;
+
+	for (size_t i = 0; (key = auth_table_key(table, i)); i++) {
+		if (strcmp(key->name, name) != 0)
+			continue;
+		any = true;
+		auth_password(key, right);
+		if (sodium_memcmp(right, secret, sizeof(right) - 1) == 0)
+			fits = key;
+	}
+	if (!any)
+		auth_password(&table->nobody, right);
+	auth_wipe(right, sizeof(right));
+	return fits;
+}
+
+bool auth_password_admit(struct auth_table *table, const char *name, size_t name_len, const char *secret, size_t len,
+			 struct auth_admission *out)
+{
+	char given[AUTH_PASSWORD] = "", text[AUTH_NAME_MAX + 1] = "";
+	const struct auth_key *key;
+
+	if (name_len <= AUTH_NAME_MAX && !memchr(name, 0, name_len))
+		memcpy(text, name, name_len);
+	if (len == sizeof(given) - 1)
+		memcpy(given, secret, len);
+	key = find_password(table, text, given);
+	auth_wipe(given, sizeof(given));
+	if (!key)
+		return false;
+	*out = (struct auth_admission){
+		.table = auth_table_get(table),
+		.key = key,
+		.client = auth_clients_find(table->clients, key->name),
+		.known = true,
+	};
+	return true;
 }
 
 bool auth_has_place(const struct auth_client *client)

@@ -90,6 +90,39 @@ static int command_list(const struct ctl_arguments *arguments)
 	return rc;
 }
 
+/* The newest of that name: they are in the order of their numbers. */
+static int command_resp(const struct ctl_arguments *arguments)
+{
+	const char *file = arguments->text[0], *name = arguments->text[1];
+	const struct auth_key *key = NULL;
+	char password[AUTH_PASSWORD];
+	struct auth_keys *keys;
+	int rc = auth_begin();
+
+	if (rc == 0)
+		rc = auth_keys_load(file, &keys);
+	if (rc != 0)
+		return rc == -ENOENT ? ctl_fail(rc, strerror(-rc), "%s: %s", ctl_command_name(), file)
+				     : (int)ctl_exit_of(rc); /* and the reason was logged */
+	for (size_t i = 0; i < auth_keys_count(keys); i++)
+		if (strcmp(auth_keys_at(keys, i)->name, name) == 0)
+			key = auth_keys_at(keys, i);
+	if (!key) {
+		rc = ctl_fail(-ENOENT, "no such key", "%s: %s has no key of %s: rdmactl key list %s",
+			      ctl_command_name(), file, name, file);
+	} else {
+		auth_password(key, password);
+		if (ctl.json)
+			rc = ctl_json_print(json_pack("{s:i, s:s, s:s}", "number", key->id, "name", key->name,
+						      "password", password));
+		else
+			puts(password);
+	}
+	auth_wipe(password, sizeof(password));
+	auth_keys_put(keys);
+	return rc;
+}
+
 /*
  * What a server lets the key do: one connection for each service
  */
@@ -224,6 +257,8 @@ static int command_check(const struct ctl_arguments *arguments)
 const struct ctl_command ctl_key_commands[] = {
 	{"key new", command_new, "NAME", "make a key for a client", new_options, 1, 1, .local = true},
 	{"key list", command_list, "FILE", "number, name and fingerprint of each key of a file", NULL, 1, 1,
+	 .local = true},
+	{"key resp", command_resp, "FILE NAME", "the password of a client that speaks Redis's protocol", NULL, 2, 2,
 	 .local = true},
 	{"key check", command_check, "", "what the server lets this client's key do", NULL, 0, 0},
 	{NULL},

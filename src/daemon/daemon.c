@@ -261,6 +261,7 @@ int daemon_services_start(struct daemon *d)
 	struct fabric_domain *domain[FABRICS_MAX];
 	struct service_host host = {.domain = domain,
 				    .domains = d->fabrics,
+				    .connections = d->config->max_connections,
 				    .poll = workers_polling(d),
 				    .busy = service_is_busy,
 				    .fatal = service_is_fatal,

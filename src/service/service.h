@@ -28,6 +28,7 @@ struct service_host {
 	struct fabric_domain *const *domain; /* one of each fabric that is open, until open() returns */
 	unsigned domains;
 	const struct service_shared *shared; /* what services with a lower number made */
+	uint64_t connections;                /* that the daemon takes */
 	uint64_t poll; /* how long a thread that waits may poll before it sleeps; TIME_NEVER: for ever */
 	/* NULL: not wanted. */
 	void (*busy)(void *arg, const char *with); /* opening takes long, and gets on */

@@ -382,7 +382,13 @@ bool stream_admit(struct stream *s, struct auth_admission *admission)
 
 bool stream_revise(struct stream *s, struct auth_table *table)
 {
-	if (s->admission.client == &auth_nothing || auth_readmit(&s->admission, table)) {
+	bool unknown = s->admission.client == &auth_nothing;
+
+	if (unknown && s->admission.table && s->admission.table != table) { /* in which it will be looked for */
+		auth_table_put(s->admission.table);
+		s->admission.table = auth_table_get(table);
+	}
+	if (unknown || auth_readmit(&s->admission, table)) {
 		if (s->ops->revised)
 			s->ops->revised(s);
 		return true;
@@ -400,6 +406,11 @@ struct stream_group *stream_group_of(const struct stream *s)
 uint64_t stream_now(const struct stream *s)
 {
 	return s->group->now;
+}
+
+size_t stream_waiting(const struct stream *s)
+{
+	return s->out.waiting;
 }
 
 static void name_of(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), char *out, size_t size)

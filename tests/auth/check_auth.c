@@ -272,8 +272,9 @@ static void check_vectors(enum auth_transport transport, const uint8_t *th, cons
 
 START_TEST(proofs_are_those_of_another_program)
 {
+	struct auth_key ticket, key = {.id = 1};
 	uint8_t secret[AUTH_SECRET];
-	struct auth_key ticket;
+	char password[AUTH_PASSWORD];
 
 	check_vectors(AUTH_RDMA, vector_th_1, vector_server_1, vector_client_1, vector_plain_1, vector_shared_1);
 	check_vectors(AUTH_SOCKET, vector_th_2, vector_server_2, vector_client_2, vector_plain_2, vector_shared_2);
@@ -281,6 +282,8 @@ START_TEST(proofs_are_those_of_another_program)
 	auth_ticket(secret, 0x1122334455667788, 7, &ticket);
 	ck_assert_uint_eq(ticket.id, AUTH_ID_TICKET);
 	ck_assert_mem_eq(ticket.secret, vector_ticket, 32);
+	memcpy(key.secret, vector_key, sizeof(key.secret));
+	ck_assert_str_eq(auth_password(&key, password), vector_password);
 }
 END_TEST
 
@@ -623,6 +626,44 @@ START_TEST(users_by_munge)
 }
 END_TEST
 
+/* Each key of a name has one, and none of another name's, however it is cut. */
+START_TEST(passwords_admit_by_name)
+{
+	char lines[3 * AUTH_LINE_MAX], line[AUTH_LINE_MAX], password[2][AUTH_PASSWORD];
+	struct auth_key key = vector(), other;
+	struct auth_admission a;
+	struct auth_table *table, *open = table_of(NULL, "* kv\n", false);
+
+	ck_assert_int_eq(auth_key_new(7, "app", &other), 0);
+	snprintf(lines, sizeof(lines), "%s\n%s\n", vector_line, auth_key_format(&other, line));
+	ck_assert_int_eq(auth_key_new(8, "lab", &other), 0);
+	snprintf(lines + strlen(lines), sizeof(lines) - strlen(lines), "%s", auth_key_format(&other, line));
+	table = table_of(lines, "app kv connections=1\n", false);
+	auth_password(&key, password[0]);
+	auth_password(auth_table_key(table, 0), password[1]);
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert(auth_password_admit(table, "app", 3, password[i], AUTH_PASSWORD - 1, &a));
+		ck_assert_uint_eq(a.key->id, i ? 7 : 300);
+		ck_assert_str_eq(a.client->name, "app");
+		ck_assert(auth_enter(&a) && a.proved && !auth_has_place(a.client));
+		ck_assert(auth_readmit(&a, table));
+		auth_admission_end(&a);
+		for (size_t len = 0; len < AUTH_PASSWORD - 1; len++)
+			ck_assert(!auth_password_admit(table, "app", 3, password[i], len, &a));
+		ck_assert(!auth_password_admit(table, "lab", 3, password[i], AUTH_PASSWORD - 1, &a));
+		ck_assert(!auth_password_admit(table, "app\0", 4, password[i], AUTH_PASSWORD - 1, &a));
+		ck_assert(!auth_password_admit(table, "", 0, password[i], AUTH_PASSWORD - 1, &a));
+		ck_assert(!auth_password_admit(open, "app", 3, password[i], AUTH_PASSWORD - 1, &a));
+		password[i][3] ^= 1;
+		ck_assert(!auth_password_admit(table, "app", 3, password[i], AUTH_PASSWORD - 1, &a));
+	}
+	ck_assert(!auth_table_key(table, 3) && !auth_table_key(open, 0));
+	ck_assert_str_eq(auth_table_client(table, "app")->name, "app");
+	auth_table_put(table);
+	auth_table_put(open);
+}
+END_TEST
+
 /* Connections that were there before their client had a limit count, and those of a key that is gone end. */
 START_TEST(what_a_reload_does)
 {
@@ -683,6 +724,10 @@ int main(void)
 	tc = suite_case(suite, "tables", set_up, tear_down);
 	tcase_add_test(tc, who_is_admitted);
 	tcase_add_test(tc, users_by_munge);
-	tcase_add_test(tc, what_a_reload_does);
-	return suite_run(suite);
+}
+END_TEST
+
+tcase_add_test(tc, passwords_admit_by_name);
+tcase_add_test(tc, what_a_reload_does);
+return suite_run(suite);
 }

@@ -43,6 +43,8 @@ for transport in (1, 2):
         show(f"vector_{name}_{transport}", b"".join(
             kdf(session, 1 + side, 32) + kdf(session, 3 + side, 16)[:12] + kdf(session, 5 + side, 32) for side in (0, 1)))
 show("vector_ticket", mac(key, b"rdmad1 ticket", (0x1122334455667788).to_bytes(8, "little"), (7).to_bytes(4, "little")))
+password = base64.urlsafe_b64encode(mac(key, b"rdmad1 resp")).decode().rstrip("=")
+print(f'static const char vector_password[] = "{password}";')
 checksum = sha(b"rdmad1 line", (300).to_bytes(2, "little"), b"app", key)[:4]
 print(f'static const char vector_line[] = "rdmad1:300:app:{base64.b64encode(key + checksum).decode()}";')
 print(f'static const char vector_print[] = "{sha(b"rdmad1 print", key)[:4].hex()}";')

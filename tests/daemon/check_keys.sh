@@ -18,7 +18,7 @@ reload() { control reload >/dev/null || fail "reload: $*"; }
 settings=('services = ["ping", "kv", "channel", "peer"];' "auth = { keys = \"$dir/keys\"; clients = \"$dir/clients\"; };")
 
 test_keys() {
-	local at print
+	local at print password
 	key app
 	key lab
 	[[ $(stat -c %a "$dir/keys") == 600 ]] || fail "the mode of the file of keys"
@@ -29,6 +29,11 @@ test_keys() {
 	ends 2 "no name of a client" "$rdmactl" key new 'a b'
 	ends 0 "rdmad1:" "$rdmactl" key new other
 	"$rdmactl" --quiet key new stranger >"$dir/stranger.key"
+	ends 0 '"name":"lab"' "$rdmactl" --json key resp "$dir/keys" lab
+	password=$(jq -r .password "$dir/out")
+	ends 0 "$password" "$rdmactl" key resp "$dir/lab.key" lab
+	[[ $password =~ ^[A-Za-z0-9_-]{43}$ ]] || fail "the password \"$password\""
+	ends 4 "has no key of nobody" "$rdmactl" key resp "$dir/keys" nobody
 
 	rights 'app ping kv channel read=app/,shared/ write=app/ names=app.' 'lab kv read= write= flush' '@* ping kv read= write=' '* ping'
 	configure "${settings[@]}"

@@ -25,6 +25,14 @@ void resp_ok(struct resp_client *c)
 	resp_simple(c->out, "OK");
 }
 
+int resp_help(struct resp_client *c, const char *const *lines, size_t count)
+{
+	resp_array(c->out, count);
+	for (size_t i = 0; i < count; i++)
+		resp_simple(c->out, lines[i]);
+	return 0;
+}
+
 int resp_syntax_error(struct resp_client *c)
 {
 	resp_error(c->out, "ERR syntax error");
@@ -215,9 +223,20 @@ const struct resp_command *resp_choose(struct resp_client *c, const struct resp_
 }
 
 /* A write that also tells of what is there. */
-static bool tells_of_value(const struct resp_command *command)
+static bool tells_of_value(const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
+	static const char *const tell[] = {"get", "ifeq", "ifne", "ifdeq", "ifdne"};
+
 	switch (command->id) {
+	case RESP_CMD_SET:
+		for (unsigned i = 3; i < argc; i++)
+			for (unsigned j = 0; j < ARRAY_SIZE(tell); j++)
+				if (resp_is(&argv[i], tell[j]))
+					return true;
+		return false;
+	case RESP_CMD_SETNX:
+	case RESP_CMD_MSETNX:
+	case RESP_CMD_MSETEX:
 	case RESP_CMD_SETEX:
 	case RESP_CMD_PSETEX:
 	case RESP_CMD_MSET:
@@ -233,7 +252,7 @@ static bool may_keys(struct resp_client *c, const struct resp_command *command, 
 		     unsigned argc)
 {
 	const struct auth_client *client = stream_client(c->stream);
-	bool reads = command->flags & RESP_READONLY || tells_of_value(command);
+	bool reads = command->flags & RESP_READONLY || tells_of_value(command, argv, argc);
 	bool writes = command->flags & RESP_WRITE;
 	unsigned *at = calloc(argc, sizeof(*at)), n;
 	bool may = at;
@@ -261,7 +280,7 @@ bool resp_may(struct resp_client *c, const struct resp_command *command, const s
 		return true;
 	if ((command->id == RESP_CMD_FLUSHALL || command->id == RESP_CMD_FLUSHDB) && !client->flush)
 		resp_error(c->out, "NOPERM this user has no permissions to run the '%s' command", command->name);
-	else if (command->first && !may_keys(c, command, argv, argc))
+	else if ((command->first || command->flags & RESP_MOVABLE_KEYS) && !may_keys(c, command, argv, argc))
 		resp_error(c->out, "NOPERM this user has no permissions to access one of the keys used as arguments");
 	else
 		return true;
@@ -620,6 +639,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		large_go(c);
 		return 0;
 	}
+	c->out->three = c->three;
 	if (c->pending && !client_take_pending(c))
 		return 0;
 	while (used < len && whole && client_goes_on(c, ++commands)) {
@@ -629,6 +649,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	if (commands > 1)
 		stream_charge(stream, commands - 1);
 	client_write(c);
+	resp_seen_visit(c, len - used);
 	if (c->closing)
 		stream_close(stream, 0, "the client asked for it");
 	else if (whole && n >= 0 && used < len)
@@ -661,9 +682,7 @@ void resp_client_free(struct resp_client *c)
 	resp_multi_free(c);
 	resp_parser_clear(&c->parser);
 	free(c->head.at);
-	free(c->name);
-	free(c->library);
-	free(c->library_version);
+	resp_seen_end(c);
 	free(c);
 }
 
@@ -672,6 +691,7 @@ void resp_client_revised(struct resp_client *c)
 	const struct auth_client *client = stream_client(c->stream);
 
 	c->authenticated = client != &auth_nothing && client->services & 1u << WIRE_RESP;
+	resp_seen_user(c);
 }
 
 void resp_client_begin(struct resp_client *c, struct stream *stream)
@@ -679,6 +699,7 @@ void resp_client_begin(struct resp_client *c, struct stream *stream)
 	struct resp_shared *shared = c->thread->shared;
 
 	c->stream = stream;
+	resp_seen_begin(c);
 	resp_client_revised(c);
 	pthread_mutex_lock(&shared->lock);
 	list_add_tail(&shared->clients, &c->node);

@@ -66,14 +66,6 @@ int resp_do_object_refcount(struct resp_client *c, const struct resp_arg *argv, 
 	return tell_number(c, &argv[2], 1);
 }
 
-static int tell_help(struct resp_client *c, const char *const *lines, size_t count)
-{
-	resp_array(c->out, count);
-	for (size_t i = 0; i < count; i++)
-		resp_simple(c->out, lines[i]);
-	return 0;
-}
-
 int resp_do_object_help(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	static const char *const lines[] = {
@@ -94,7 +86,7 @@ int resp_do_object_help(struct resp_client *c, const struct resp_arg *argv, unsi
 		"    Prints this help.",
 	};
 
-	return tell_help(c, lines, ARRAY_SIZE(lines));
+	return resp_help(c, lines, ARRAY_SIZE(lines));
 }
 
 int resp_do_memory_usage(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
@@ -128,5 +120,5 @@ int resp_do_memory_help(struct resp_client *c, const struct resp_arg *argv, unsi
 		"    Prints this help.",
 	};
 
-	return tell_help(c, lines, ARRAY_SIZE(lines));
+	return resp_help(c, lines, ARRAY_SIZE(lines));
 }

@@ -8,8 +8,13 @@
  *   multi.c       MULTI, EXEC, DISCARD, WATCH
  *   strings.c     commands on strings
  *   keys.c        commands on keys of any type, and on all keys
- *   connection.c  HELLO, AUTH, CLIENT and others about the connection
- *   server.c      COMMAND, INFO, CONFIG and others about the server
+ *   connection.c  HELLO, AUTH, and others about the connection
+ *   clients.c     what is seen of a client: CLIENT LIST, KILL and others
+ *   acl.c         ACL: which client it is, and what it may do
+ *   mailbox.c     what one worker's thread says to another
+ *   server.c      COMMAND and others about the server
+ *   config.c      CONFIG
+ *   info.c        INFO
  *   pubsub.c      SUBSCRIBE, PUBLISH
  */
 #ifndef RDMAD_SERVICE_RESP_H
@@ -23,6 +28,7 @@
 #include <pthread.h>
 
 struct resp_client;
+struct resp_thread;
 
 /* By the rows of resp_settings. */
 struct resp_settings {
@@ -33,6 +39,27 @@ struct resp_settings {
 	bool clear; /* passwords in clear from other machines */
 };
 
+/* Counters that CONFIG RESETSTAT sets to 0. */
+enum resp_base {
+	RESP_BASE_CONNECTIONS,
+	RESP_BASE_REFUSED,
+	RESP_BASE_COMMANDS,
+	RESP_BASE_IN,
+	RESP_BASE_OUT,
+	RESP_BASE_READS,
+	RESP_BASE_WRITES,
+	RESP_BASE_HITS,
+	RESP_BASE_MISSES,
+	RESP_BASE_EXPIRED,
+	RESP_BASE_EVICTED,
+	RESP_BASE_ERRORS,
+	RESP_BASES
+};
+
+struct resp_sample {
+	uint64_t at, commands, bytes_in, bytes_out;
+};
+
 /* What the workers share. */
 struct resp_shared {
 	const struct resp_settings *settings;
@@ -41,8 +68,31 @@ struct resp_shared {
 	char run_id[41];
 	uint64_t started; /* time_now() */
 	_Atomic uint64_t last_id;
-	pthread_mutex_t lock; /* of what follows */
-	struct list clients;  /* all, in the order in which they came */
+	uint64_t connections;         /* that the daemon takes */
+	pthread_mutex_t lock;         /* of what follows */
+	struct list clients;          /* all, in the order in which they came */
+	struct list threads;          /* resp_thread.node */
+	struct resp_sample sample[2]; /* for the figures of a second: the last one, and the one before */
+	uint64_t peak;                /* most memory that was seen in use */
+	uint64_t base[RESP_BASES];    /* what counters were at the last CONFIG RESETSTAT */
+};
+
+/* What one thread has for another. fn() is called by that one's turn, with the note its own again; with NULL when the
+ * thread ends before. */
+struct resp_note {
+	struct list node;
+	void (*fn)(struct resp_thread *to, struct resp_note *note);
+};
+
+struct resp_mailbox {
+	pthread_mutex_t lock;
+	struct list notes;
+	int event; /* by which the thread is woken */
+};
+
+/* What a thread's streams did, as it was at the end of the last visit. Read by others. */
+struct resp_figures {
+	_Atomic uint64_t reads, writes, bytes_in, bytes_out, buffer_bytes, waiting_bytes;
 };
 
 /* A value that leaves from where it is, among the bytes of the replies. */
@@ -62,6 +112,30 @@ struct resp_thread {
 	size_t pinned_bytes;
 	struct resp_view *view;
 	_Atomic uint64_t calls[RESP_IDS], failed[RESP_IDS], rejected[RESP_IDS]; /* read by others, for figures */
+	struct resp_figures figures;
+	struct resp_mailbox mailbox;
+	struct resp_note kill; /* CLIENT KILL has marked clients of it */
+	bool killing;          /* and that was posted; under shared->lock */
+	struct list node;      /* in shared->threads */
+};
+
+/* What other threads see of a client. */
+struct resp_seen {
+	/* As at the end of its last visit. */
+	_Atomic(const struct resp_command *) command;
+	_Atomic uint64_t active, unused, waiting;
+	_Atomic int kept;                            /* commands that wait for EXEC; -1: no MULTI */
+	_Atomic unsigned channels, patterns, shards; /* that it subscribed to */
+	/* Under shared->lock, by which its own thread changes it, and reads it without. */
+	char user[AUTH_NAME_MAX + 1];
+	char *name, *library, *library_version; /* NULL: none */
+	bool three, no_evict, no_touch;
+	bool killed; /* by another */
+	/* Do not change. */
+	char *peer, *local;
+	uint64_t opened;
+	int fd;
+	bool is_unix;
 };
 
 /* What a command sees: values as they are, behind what was written before it in the same step. */
@@ -106,7 +180,7 @@ struct resp_client {
 	bool three;         /* RESP3 */
 	bool authenticated; /* or it need not be */
 	bool closing;       /* behind the reply of this command */
-	char *name, *library, *library_version;
+	struct resp_seen seen;
 	const struct resp_command *command; /* the one under way or the last; a subcommand where it has such */
 	enum { RESP_REPLY_ON, RESP_REPLY_OFF, RESP_REPLY_SKIP_NEXT, RESP_REPLY_SKIP } reply;
 	struct resp_multi *multi; /* NULL: neither MULTI nor WATCH were said */
@@ -146,8 +220,30 @@ typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, un
 	DO(OBJECT_IDLETIME, object_idletime) DO(OBJECT_FREQ, object_freq) DO(OBJECT_REFCOUNT, object_refcount) \
 	DO(OBJECT_HELP, object_help) DO(MEMORY_USAGE, memory_usage) DO(MEMORY_HELP, memory_help) DO(KEYS, keys) \
 	DO(SCAN, scan) DO(RANDOMKEY, randomkey) DO(DBSIZE, dbsize) DO(FLUSHDB, flushdb) DO(FLUSHALL, flushall)
-#define RESP_DO_CONNECTION(DO)
-#define RESP_DO_SERVER(DO)
+#define RESP_DO_CONNECTION(DO) \
+	DO(HELLO, hello) DO(AUTH, auth) DO(PING, ping) DO(ECHO, echo) DO(QUIT, quit) DO(RESET, reset) \
+	DO(SELECT, select) DO(READONLY, readonly) DO(READWRITE, readwrite) DO(WAIT, wait) DO(ASKING, asking) \
+	DO(CLIENT_ID, client_id) DO(CLIENT_INFO, client_info) DO(CLIENT_LIST, client_list) \
+	DO(CLIENT_KILL, client_kill) DO(CLIENT_GETNAME, client_getname) DO(CLIENT_SETNAME, client_setname) \
+	DO(CLIENT_SETINFO, client_setinfo) DO(CLIENT_REPLY, client_reply) DO(CLIENT_NO_EVICT, client_no_evict) \
+	DO(CLIENT_NO_TOUCH, client_no_touch) DO(CLIENT_UNPAUSE, client_unpause) \
+	DO(CLIENT_TRACKING, client_tracking) DO(CLIENT_TRACKINGINFO, client_trackinginfo) \
+	DO(CLIENT_GETREDIR, client_getredir) DO(CLIENT_HELP, client_help) \
+	DO(ACL_CAT, acl_cat) DO(ACL_GETUSER, acl_getuser) DO(ACL_LIST, acl_list) DO(ACL_USERS, acl_users) \
+	DO(ACL_WHOAMI, acl_whoami) DO(ACL_HELP, acl_help)
+#define RESP_DO_SERVER(DO) \
+	DO(COMMAND, command) DO(COMMAND_COUNT, command_count) DO(COMMAND_INFO, command_info) \
+	DO(COMMAND_DOCS, command_docs) DO(COMMAND_LIST, command_list) DO(COMMAND_GETKEYS, command_getkeys) \
+	DO(COMMAND_GETKEYSANDFLAGS, command_getkeysandflags) DO(COMMAND_HELP, command_help) \
+	DO(INFO, info) DO(CONFIG_GET, config_get) DO(CONFIG_SET, config_set) DO(CONFIG_RESETSTAT, config_resetstat) \
+	DO(CONFIG_REWRITE, config_rewrite) DO(CONFIG_HELP, config_help) DO(TIME, time) \
+	DO(LATENCY_LATEST, latency_latest) DO(LATENCY_HISTOGRAM, latency_histogram) DO(LATENCY_RESET, latency_reset) \
+	DO(LATENCY_HELP, latency_help) DO(SLOWLOG_GET, slowlog_get) DO(SLOWLOG_LEN, slowlog_len) \
+	DO(SLOWLOG_RESET, slowlog_reset) DO(SLOWLOG_HELP, slowlog_help) DO(LASTSAVE, lastsave) DO(BGSAVE, bgsave) \
+	DO(SHUTDOWN, shutdown) DO(DEBUG, debug) DO(FUNCTION_FLUSH, function_flush) DO(CLUSTER_INFO, cluster) \
+	DO(CLUSTER_KEYSLOT, cluster) DO(CLUSTER_MYID, cluster) DO(CLUSTER_NODES, cluster) DO(CLUSTER_SHARDS, cluster) \
+	DO(CLUSTER_SLOTS, cluster) DO(CLUSTER_COUNTKEYSINSLOT, cluster) DO(CLUSTER_GETKEYSINSLOT, cluster) \
+	DO(CLUSTER_HELP, cluster)
 #define RESP_DO_PUBSUB(DO)
 #define RESP_DO_SCRIPTS(DO)
 #define RESP_DO_HASHES(DO)
@@ -171,6 +267,7 @@ int resp_no_sub(struct resp_client *c,
 		const struct resp_arg *argv); /* "ERR unknown subcommand 'X'. Try CLIENT HELP." */
 int resp_bad_arity(struct resp_client *c, const char *name);
 void resp_ok(struct resp_client *c);
+int resp_help(struct resp_client *c, const char *const *lines, size_t count); /* of a command with subcommands */
 
 /* Time. Redis's clients speak of milliseconds since 1970. */
 uint64_t resp_now(const struct resp_client *c); /* time_now() scale, of this turn */
@@ -240,11 +337,38 @@ bool resp_may(struct resp_client *c, const struct resp_command *command, const s
 void resp_reply_errno(struct resp_client *c, int error);
 /* Replies so far are taken back to where `len` bytes and `pins` values were. */
 void resp_take_back(struct resp_client *c, size_t len, unsigned pins);
-/* The client says who it is: consumed where it succeeds. */
 extern const struct stream_ops resp_stream_ops;
 struct resp_client *resp_client_new(struct resp_thread *thread);
 void resp_client_free(struct resp_client *c);
 void resp_client_begin(struct resp_client *c, struct stream *stream);
 void resp_client_revised(struct resp_client *c);
+
+/*
+ * mailbox.c: what one worker's thread says to another.
+ */
+int resp_mailbox_init(struct resp_mailbox *mailbox); /* 0 or -errno, logged */
+void resp_mailbox_clear(struct resp_mailbox *mailbox);
+/* Any thread. Notes of one sender come in their order. */
+void resp_post(struct resp_thread *to, struct resp_note *note);
+int resp_mailbox_fd(const struct service_part *part);
+void resp_mailbox_readable(struct service_part *part);
+
+/*
+ * clients.c: what is seen of a client.
+ */
+void resp_seen_begin(struct resp_client *c); /* before it is in shared->clients */
+void resp_seen_end(struct resp_client *c);   /* when it is not any more */
+/* At the end of a visit: bytes that came and were not used. */
+void resp_seen_visit(struct resp_client *c, size_t unused);
+/* Its name among clients of the key file, or "default"; its rights may be others now. */
+void resp_seen_user(struct resp_client *c);
+void resp_kill_marked(struct resp_thread *thread, struct resp_note *note);
+
+/*
+ * info.c
+ */
+/* The service's clock: figures of a second. */
+uint64_t resp_sample(void *shared, uint64_t now);
+extern _Atomic uint64_t resp_refused; /* connections, of this process */
 
 #endif

@@ -72,7 +72,9 @@ static int resp_open(const struct service_host *host, const void *values, void *
 	shared->store = shared->kv->store;
 	shared->started = time_now();
 	make_run_id(shared->run_id);
+	shared->connections = host->connections;
 	list_init(&shared->clients);
+	list_init(&shared->threads);
 	pthread_mutex_init(&shared->lock, NULL);
 	*out = shared;
 	return 0;
@@ -82,7 +84,7 @@ static void resp_close(void *of)
 {
 	struct resp_shared *shared = of;
 
-	must(list_empty(&shared->clients));
+	must(list_empty(&shared->clients) && list_empty(&shared->threads));
 	pthread_mutex_destroy(&shared->lock);
 	free(shared);
 }
@@ -104,6 +106,7 @@ static void resp_door(const void *values, struct service_door *out)
 
 static const char *resp_refusal(enum wire_reason reason)
 {
+	atomic_fetch_add_explicit(&resp_refused, 1, memory_order_relaxed);
 	switch (reason) {
 	case WIRE_REASON_CONNECTIONS:
 	case WIRE_REASON_SOURCE:
@@ -118,12 +121,26 @@ static const char *resp_refusal(enum wire_reason reason)
 static int resp_thread_init(struct service_part *part)
 {
 	struct resp_thread *thread = container_of(part, struct resp_thread, part);
+	struct resp_shared *shared = part->shared;
+	int rc;
 
-	thread->shared = part->shared;
-	thread->store = thread->shared->store;
+	thread->shared = shared;
+	thread->store = shared->store;
 	thread->kv = container_of(part->thread->part[WIRE_KV], struct kv_thread, part);
 	thread->out.most = REPLY_MAX;
-	return resp_view_new(thread);
+	thread->kill.fn = resp_kill_marked;
+	rc = resp_mailbox_init(&thread->mailbox);
+	if (rc != 0)
+		return rc;
+	rc = resp_view_new(thread);
+	if (rc != 0) {
+		resp_mailbox_clear(&thread->mailbox);
+		return rc;
+	}
+	pthread_mutex_lock(&shared->lock);
+	list_add_tail(&shared->threads, &thread->node);
+	pthread_mutex_unlock(&shared->lock);
+	return 0;
 }
 
 static void resp_thread_clear(struct service_part *part)
@@ -131,6 +148,10 @@ static void resp_thread_clear(struct service_part *part)
 	struct resp_thread *thread = container_of(part, struct resp_thread, part);
 
 	must(thread->pins == 0);
+	pthread_mutex_lock(&thread->shared->lock);
+	list_del(&thread->node);
+	pthread_mutex_unlock(&thread->shared->lock);
+	resp_mailbox_clear(&thread->mailbox);
 	free(thread->pin);
 	free(thread->out.at);
 	resp_view_free(thread);
@@ -167,6 +188,9 @@ const struct service service_resp = {
 	.part_size = sizeof(struct resp_thread),
 	.part_init = resp_thread_init,
 	.part_clear = resp_thread_clear,
+	.tick = resp_sample,
+	.fd = resp_mailbox_fd,
+	.readable = resp_mailbox_readable,
 	.door = resp_door,
 	.refusal = resp_refusal,
 	.stream = resp_take,

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Redis's commands on all keys show a client the keys that it may read, and no others.
+# What a client of Redis's protocol may do to keys: commands on all keys show those that it may read, and no others.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need redis-cli jq
@@ -39,5 +39,18 @@ ctl reload || fail "reload"
 wait_for "the rights of the file" grep -q NOPERM <(redis GET app/1)
 answers " " KEYS '*'
 answers " " RANDOMKEY
+
+# What a command may do to keys depends on its options, and its keys on its arguments.
+answers "OK " SET app/1 b
+answers "OK " SET app/1 b XX EX 1000
+for option in GET 'IFEQ b' 'IFNE x' 'IFDEQ x' 'IFDNE x'; do
+	# shellcheck disable=SC2086 # two words
+	[[ $(redis SET app/1 c $option) == *NOPERM* ]] || fail "SET $option tells of a value that may not be read"
+done
+answers "1 " MSETEX 2 app/1 d app/2 e
+[[ $(redis MSETEX 2 app/1 x other x) == *NOPERM* ]] || fail "MSETEX writes a key that may not be written"
+[[ $(redis DELEX app/1 IFEQ d) == *NOPERM* ]] || fail "DELEX tells of a value that may not be read"
+[[ $(redis OBJECT ENCODING app/1) == *NOPERM* ]] || fail "OBJECT tells of a value that may not be read"
+[[ $(redis FLUSHALL) == *NOPERM* ]] || fail "FLUSHALL without the right"
 stop_daemon
 conclude

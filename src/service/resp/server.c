@@ -1,0 +1,416 @@
+/* server.c: COMMAND, and other commands about the server. INFO and CONFIG have files of their own. */
+#include "service/resp/server.h"
+
+#include <stdlib.h>
+#include <sys/time.h>
+
+/*
+ * COMMAND
+ */
+
+bool resp_offered(const struct resp_command *command)
+{
+	size_t len = strlen(command->name);
+
+	if (resp_serve[command->id])
+		return true;
+	for (unsigned id = RESP_COMMANDS; id < RESP_IDS; id++)
+		if (resp_serve[id] && strncmp(resp_commands[id].name, command->name, len) == 0 &&
+		    resp_commands[id].name[len] == '|')
+			return true;
+	return false;
+}
+
+static unsigned count_commands(void)
+{
+	unsigned n = 0;
+
+	for (unsigned id = 0; id < RESP_COMMANDS; id++)
+		n += resp_offered(&resp_commands[id]);
+	return n;
+}
+
+/* "get", "client|id"; NULL: there is none. */
+static const struct resp_command *find(const struct resp_arg *name)
+{
+	const char *bar = memchr(name->at, '|', name->len);
+	size_t len = bar ? (size_t)(bar - name->at) : name->len;
+	const struct resp_command *command = resp_find(name->at, len);
+
+	if (command && bar)
+		command = resp_find_sub(command, bar + 1, name->len - len - 1);
+	return command && resp_offered(command) ? command : NULL;
+}
+
+static int tell_all(struct resp_client *c)
+{
+	resp_array(c->out, count_commands());
+	for (unsigned id = 0; id < RESP_COMMANDS; id++)
+		if (resp_offered(&resp_commands[id]))
+			resp_tell_command(c->out, &resp_commands[id]);
+	return 0;
+}
+
+int resp_do_command(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return tell_all(c);
+}
+
+int resp_do_command_count(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	resp_number(c->out, count_commands());
+	return 0;
+}
+
+int resp_do_command_info(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	if (argc == 2)
+		return tell_all(c);
+	resp_array(c->out, argc - 2);
+	for (unsigned i = 2; i < argc; i++) {
+		const struct resp_command *command = find(&argv[i]);
+
+		if (command)
+			resp_tell_command(c->out, command);
+		else
+			resp_null_array(c->out);
+	}
+	return 0;
+}
+
+int resp_do_command_docs(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	unsigned n = 0;
+
+	if (argc == 2) {
+		resp_map(c->out, count_commands());
+		for (unsigned id = 0; id < RESP_COMMANDS; id++)
+			if (resp_offered(&resp_commands[id]))
+				resp_tell_docs(c->out, &resp_commands[id]);
+		return 0;
+	}
+	for (unsigned i = 2; i < argc; i++)
+		n += find(&argv[i]) != NULL;
+	resp_map(c->out, n);
+	for (unsigned i = 2; i < argc; i++) {
+		const struct resp_command *command = find(&argv[i]);
+
+		if (command)
+			resp_tell_docs(c->out, command);
+	}
+	return 0;
+}
+
+/* Of COMMAND LIST: whether a command passes the filter, argv[3] by argv[4]. */
+static bool passes(const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
+{
+	if (argc == 2)
+		return resp_offered(command);
+	if (!resp_offered(command) || resp_is(&argv[3], "module"))
+		return false;
+	if (resp_is(&argv[3], "aclcat"))
+		return resp_in_category(command, &argv[4]);
+	return resp_match(argv[4].at, argv[4].len, command->name, strlen(command->name), true);
+}
+
+int resp_do_command_list(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	unsigned n = 0;
+
+	if (argc != 2 &&
+	    (argc != 5 || !resp_is(&argv[2], "filterby") ||
+	     !(resp_is(&argv[3], "module") || resp_is(&argv[3], "aclcat") || resp_is(&argv[3], "pattern"))))
+		return resp_syntax_error(c);
+	for (unsigned id = 0; id < RESP_IDS; id++)
+		n += passes(&resp_commands[id], argv, argc);
+	resp_array(c->out, n);
+	for (unsigned id = 0; id < RESP_IDS; id++)
+		if (passes(&resp_commands[id], argv, argc))
+			resp_bulk_text(c->out, resp_commands[id].name);
+	return 0;
+}
+
+/* What a command does to its keys: Redis's flags of a key. */
+static void tell_key_flags(struct resp_out *out, const struct resp_command *command)
+{
+	static const struct {
+		unsigned id;
+		const char *flags[4];
+	} special[] = {
+		{RESP_CMD_SET, {"OW", "update"}},
+		{RESP_CMD_SETEX, {"OW", "update"}},
+		{RESP_CMD_PSETEX, {"OW", "update"}},
+		{RESP_CMD_MSET, {"OW", "update"}},
+		{RESP_CMD_SETNX, {"OW", "insert"}},
+		{RESP_CMD_MSETNX, {"OW", "insert"}},
+		{RESP_CMD_APPEND, {"RW", "insert"}},
+		{RESP_CMD_SETRANGE, {"RW", "update"}},
+		{RESP_CMD_DEL, {"RM", "delete"}},
+		{RESP_CMD_UNLINK, {"RM", "delete"}},
+		{RESP_CMD_GETDEL, {"RW", "access", "delete"}},
+		{RESP_CMD_EXPIRE, {"RW", "update"}},
+		{RESP_CMD_PEXPIRE, {"RW", "update"}},
+		{RESP_CMD_EXPIREAT, {"RW", "update"}},
+		{RESP_CMD_PEXPIREAT, {"RW", "update"}},
+		{RESP_CMD_PERSIST, {"RW", "update"}},
+		{RESP_CMD_EXISTS, {"RO"}},
+		{RESP_CMD_TOUCH, {"RO"}},
+		{RESP_CMD_TYPE, {"RO"}},
+		{RESP_CMD_STRLEN, {"RO"}},
+		{RESP_CMD_MEMORY_USAGE, {"RO"}},
+		{RESP_CMD_WATCH, {"RO"}},
+	};
+	static const char *const reads[4] = {"RO", "access"}, *const writes[4] = {"RW", "access", "update"};
+	const char *const *flags = command->flags & RESP_WRITE ? writes : reads;
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(special); i++)
+		if (special[i].id == command->id)
+			flags = special[i].flags;
+	while (flags[n])
+		n++;
+	resp_set(out, n);
+	for (size_t i = 0; i < n; i++)
+		resp_simple(out, flags[i]);
+}
+
+static int tell_keys(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool flags)
+{
+	const struct resp_command *command = resp_find(argv[0].at, argv[0].len);
+	unsigned *at, n;
+
+	if (command && resp_has_subs(command) && argc > 1)
+		command = resp_find_sub(command, argv[1].at, argv[1].len);
+	if (!command) {
+		resp_error(c->out, "ERR Invalid command specified");
+		return 0;
+	}
+	if (!command->first && !(command->flags & RESP_MOVABLE_KEYS)) {
+		resp_error(c->out, "ERR The command has no key arguments");
+		return 0;
+	}
+	if (!resp_arity_fits(command, argc)) {
+		resp_error(c->out, "ERR Invalid number of arguments specified for command");
+		return 0;
+	}
+	at = calloc(argc, sizeof(*at));
+	n = at ? resp_keys(command, argv, argc, at, argc) : 0;
+	if (n == 0 && !(command->flags & RESP_NO_MANDATORY_KEYS)) {
+		resp_error(c->out, "ERR Invalid arguments specified for command");
+		free(at);
+		return 0;
+	}
+	resp_array(c->out, n);
+	for (unsigned i = 0; i < n; i++) {
+		if (flags)
+			resp_array(c->out, 2);
+		resp_bulk(c->out, argv[at[i]].at, argv[at[i]].len);
+		if (flags)
+			tell_key_flags(c->out, command);
+	}
+	free(at);
+	return 0;
+}
+
+int resp_do_command_getkeys(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return tell_keys(c, argv + 2, argc - 2, false);
+}
+
+int resp_do_command_getkeysandflags(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return tell_keys(c, argv + 2, argc - 2, true);
+}
+
+int resp_do_command_help(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	static const char *const lines[] = {
+		"COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+		"(no subcommand)",
+		"    Return details about all Redis commands.",
+		"COUNT",
+		"    Return the total number of commands in this Redis server.",
+		"LIST",
+		"    Return a list of all commands in this Redis server.",
+		"INFO [<command-name> ...]",
+		"    Return details about multiple Redis commands.",
+		"    If no command names are given, documentation details for all",
+		"    commands are returned.",
+		"DOCS [<command-name> ...]",
+		"    Return documentation details about multiple Redis commands.",
+		"    If no command names are given, documentation details for all",
+		"    commands are returned.",
+		"GETKEYS <full-command>",
+		"    Return the keys from a full Redis command.",
+		"GETKEYSANDFLAGS <full-command>",
+		"    Return the keys and the access flags from a full Redis command.",
+		"HELP",
+		"    Prints this help.",
+	};
+
+	return resp_help(c, lines, ARRAY_SIZE(lines));
+}
+
+/*
+ * What is measured: nothing of single commands, so all of it is empty
+ */
+
+int resp_do_latency_latest(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	resp_array(c->out, 0);
+	return 0;
+}
+
+int resp_do_latency_histogram(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	resp_map(c->out, 0);
+	return 0;
+}
+
+int resp_do_latency_reset(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	resp_number(c->out, 0);
+	return 0;
+}
+
+int resp_do_latency_help(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	static const char *const lines[] = {
+		"LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+		"LATEST",
+		"    Return the latest latency samples for all events.",
+		"RESET [<event> ...]",
+		"    Reset latency data of one or more <event> classes.",
+		"    (default: reset all data for all event classes)",
+		"HISTOGRAM [COMMAND ...]",
+		"    Return a cumulative distribution of latencies in the format of a histogram for the specified "
+		"command names.",
+		"    If no commands are specified then all histograms are replied.",
+		"HELP",
+		"    Prints this help.",
+	};
+
+	return resp_help(c, lines, ARRAY_SIZE(lines));
+}
+
+int resp_do_slowlog_get(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	int64_t count;
+
+	if (argc > 3)
+		return resp_bad_arity(c, "slowlog|get");
+	if (argc == 3 && !resp_read_int64(argv[2].at, argv[2].len, &count))
+		resp_not_an_integer(c);
+	else if (argc == 3 && count < -1)
+		resp_error(c->out, "ERR count should be greater than or equal to -1");
+	else
+		resp_array(c->out, 0);
+	return 0;
+}
+
+int resp_do_slowlog_len(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	resp_number(c->out, 0);
+	return 0;
+}
+
+int resp_do_slowlog_reset(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	resp_ok(c);
+	return 0;
+}
+
+int resp_do_slowlog_help(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	static const char *const lines[] = {
+		"SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+		"GET [<count>]",
+		"    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
+		"    Entries are made of:",
+		"    id, timestamp, time in microseconds, arguments array, client IP and port,",
+		"    client name",
+		"LEN",
+		"    Return the length of the slowlog.",
+		"RESET",
+		"    Reset the slowlog.",
+		"HELP",
+		"    Prints this help.",
+	};
+
+	return resp_help(c, lines, ARRAY_SIZE(lines));
+}
+
+/*
+ * The server
+ */
+
+int resp_do_time(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	struct timeval now;
+
+	gettimeofday(&now, NULL);
+	resp_array(c->out, 2);
+	resp_bulk_number(c->out, now.tv_sec);
+	resp_bulk_number(c->out, now.tv_usec);
+	return 0;
+}
+
+/* With a log all is kept as it comes; else nothing is but at the end: since the start. */
+int resp_do_lastsave(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	const struct resp_shared *shared = c->thread->shared;
+	bool keeps = shared->kv->log && kv_log_keeps(shared->kv->log);
+
+	resp_number(c->out, (keeps ? resp_unix_ms() : resp_unix_of(c, shared->started)) / 1000);
+	return 0;
+}
+
+/* A checkpoint of the log; where there is none, what Redis's clients expect. */
+int resp_do_bgsave(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	struct kv_log *log = c->thread->shared->kv->log;
+	bool schedule = argc == 2 && resp_is(&argv[1], "schedule");
+	int rc;
+
+	if (argc > 1 && !schedule)
+		return resp_syntax_error(c);
+	rc = log ? kv_log_checkpoint(log) : 0;
+	if (rc == 0 || rc == -EOPNOTSUPP)
+		resp_simple(c->out, "Background saving started");
+	else if (rc == -EALREADY && schedule)
+		resp_simple(c->out, "Background saving scheduled");
+	else if (rc == -EALREADY)
+		resp_error(c->out, "ERR Background save already in progress");
+	else
+		resp_error(c->out, "ERR no checkpoint can be made: %s, see rdmactl log status", strerror(-rc));
+	return 0;
+}
+
+int resp_do_shutdown(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	resp_error(c->out, "NOPERM rdmad serves more than Redis's clients, and does not end for one of them: "
+			   "systemctl stop rdmad, or rdmactl shutdown");
+	return 0;
+}
+
+int resp_do_debug(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	resp_error(c->out, "ERR DEBUG command not allowed. rdmad has no option that allows it.");
+	return 0;
+}
+
+int resp_do_cluster(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	resp_error(c->out, "ERR This instance has cluster support disabled");
+	return 0;
+}
+
+/* There are none. */
+int resp_do_function_flush(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	if (argc > 3 || (argc == 3 && !resp_is(&argv[2], "sync") && !resp_is(&argv[2], "async")))
+		resp_error(c->out, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
+	else
+		resp_ok(c);
+	return 0;
+}
