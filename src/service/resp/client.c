@@ -218,7 +218,13 @@ const struct resp_command *resp_choose(struct resp_client *c, const struct resp_
 	if (resp_arity_fits(command, argc) && resp_serve[command->id])
 		return command;
 	resp_count(&c->thread->rejected[command->id]);
-	resp_bad_arity(c, command->name);
+	if (command->id == RESP_CMD_EXEC) {
+		resp_multi_free(c);
+		resp_error(c->out,
+			   "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command");
+	} else {
+		resp_bad_arity(c, command->name);
+	}
 	return NULL;
 }
 

@@ -266,6 +266,8 @@ int resp_wrong_type(struct resp_client *c); /* "WRONGTYPE Operation against a ke
 int resp_no_sub(struct resp_client *c,
 		const struct resp_arg *argv); /* "ERR unknown subcommand 'X'. Try CLIENT HELP." */
 int resp_bad_arity(struct resp_client *c, const char *name);
+/* Whether it is the number of a database that there is; false: it was answered. */
+bool resp_database_fits(struct resp_client *c, const struct resp_arg *arg);
 void resp_ok(struct resp_client *c);
 int resp_help(struct resp_client *c, const char *const *lines, size_t count); /* of a command with subcommands */
 
