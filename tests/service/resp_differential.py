@@ -713,6 +713,46 @@ def many(pair, keys):
     pair.ask([[b"DBSIZE"], [b"KEYS", b"*"], [b"RANDOMKEY"], [b"SCAN", b"0"]])
 
 
+def together(server, clients=6, rounds=300):
+    """Several clients at once: no change is lost, and what is carried out as one is seen as one."""
+    first = Connection(server)
+    expect(first, [b"MSET", b"from", b"1000000", b"to", b"0", b"count", b"0", b"text", b""], OK)
+    faults = []
+
+    def client(number):
+        try:
+            talk = Connection(server)
+            for i in range(rounds):
+                talk.send([[b"INCR", b"count"], [b"APPEND", b"text", b"%d" % number], [b"MULTI"], [b"DECRBY", b"from", b"7"],
+                           [b"INCRBY", b"to", b"7"], [b"EXEC"], [b"MGET", b"from", b"to"], [b"WATCH", b"watched"], [b"GET", b"watched"]])
+                _, values = [talk.read() for _ in range(7)][6]
+                if sum(int(value[1]) for value in values) != 1000000:
+                    raise Error(f"MGET sees a half of a transaction: {values}")
+                talk.read()
+                seen = talk.read()[1]
+                talk.send([[b"MULTI"], [b"SET", b"watched", b"%d" % (int(seen or 0) + 1)], [b"INCR", b"won"], [b"EXEC"]])
+                [talk.read() for _ in range(4)]
+            talk.close()
+        except (Error, OSError) as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+    whole = clients * rounds
+    expect(first, [b"INCRBY", b"count", b"0"], b":%d\r\n" % whole)
+    expect(first, [b"STRLEN", b"text"], b":%d\r\n" % whole)
+    expect(first, [b"INCRBY", b"to", b"0"], b":%d\r\n" % (7 * whole))
+    won, watched = (first.ask([b"GET", key])[1] for key in (b"won", b"watched"))
+    if won != watched or won is None:
+        raise Error(f"{show(won)} transactions came behind WATCH, and {show(watched)} is what they count to")
+    first.close()
+
+
 # --- start
 
 def redis(path, program):
@@ -764,6 +804,7 @@ def main():
             own_limits(subject)
             servers.append(rdmad(folder + "/full", options.rdmad, memory="4M"))
             full(servers[-1])
+        together(subject)
         pair = Pair(subject, model)
         expiry(pair)
         raw(pair)
