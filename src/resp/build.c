@@ -68,9 +68,15 @@ static void raw_text(struct resp_out *out, const char *text)
 
 void resp_simple(struct resp_out *out, const char *text)
 {
-	raw_text(out, "+");
-	raw_text(out, text);
-	raw_text(out, "\r\n");
+	size_t len = strlen(text);
+	char *to = resp_grow(out, len + 3);
+
+	if (!to)
+		return;
+	*to = '+';
+	memcpy(to + 1, text, len);
+	memcpy(to + 1 + len, "\r\n", 2);
+	out->len += len + 3;
 }
 
 void resp_error(struct resp_out *out, const char *format, ...)

@@ -197,8 +197,12 @@ static struct name name_of(const char *text, size_t len, uint16_t parent)
 		memcpy(&name.front, text, 8);
 		memcpy(&name.back, text + len - 8, 8);
 	} else if (len >= 4) {
-		memcpy(&name.front, text, 4);
-		memcpy(&name.back, text + len - 4, 4);
+		uint32_t half[2]; /* not into the words themselves: they are read whole at once, which would wait */
+
+		memcpy(&half[0], text, 4);
+		memcpy(&half[1], text + len - 4, 4);
+		name.front = half[0];
+		name.back = half[1];
 	} else {
 		name.front = (uint64_t)(uint8_t)text[0] | (uint64_t)(uint8_t)text[len / 2] << 8 |
 			     (uint64_t)(uint8_t)text[len - 1] << 16;
@@ -480,6 +484,7 @@ static void tell_step(struct resp_out *out, const char *name, const char *type, 
 static void tell_keys(struct resp_out *out, const struct resp_command *command)
 {
 	unsigned step, counter = key_count_at(command, &step);
+	bool only_reads = command->flags & RESP_READONLY || command->id == RESP_CMD_WATCH;
 
 	resp_set(out, counter || command->first);
 	if (!counter && !command->first)
@@ -487,9 +492,7 @@ static void tell_keys(struct resp_out *out, const struct resp_command *command)
 	resp_map(out, 3);
 	resp_bulk_text(out, "flags");
 	resp_set(out, 1);
-	resp_simple(out, command->group == RESP_PUBSUB_GROUP ? "not_key"
-			 : command->flags & RESP_READONLY    ? "RO"
-							     : "RW");
+	resp_simple(out, command->group == RESP_PUBSUB_GROUP ? "not_key" : only_reads ? "RO" : "RW");
 	tell_step(out, "begin_search", "index", 1);
 	tell_pair(out, "index", counter ? (int)counter : command->first);
 	tell_step(out, "find_keys", counter ? "keynum" : "range", 3);

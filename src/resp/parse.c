@@ -197,7 +197,7 @@ static enum resp_result parse_inline(struct resp_parser *parser, const struct re
 				     size_t len)
 {
 	size_t most = MIN(len, RESP_INLINE_MAX + 1);
-	const char *line_feed = memchr(bytes + parser->at, '\n', most - parser->at), *end, *nul;
+	const char *line_feed = memchr(bytes + parser->at, '\n', most - parser->at), *end;
 
 	if (!line_feed) {
 		parser->at = most;
@@ -206,9 +206,8 @@ static enum resp_result parse_inline(struct resp_parser *parser, const struct re
 	end = line_feed > bytes && line_feed[-1] == '\r' ? line_feed - 1 : line_feed;
 	if ((uint64_t)(end - bytes) > limits->total)
 		return too_long(parser, limits);
-	nul = memchr(bytes, '\0', (size_t)(end - bytes)); /* ends the line for Redis, too */
 	parser->at = (size_t)(line_feed + 1 - bytes);
-	switch (split(parser, bytes, nul ? nul : end)) {
+	switch (split(parser, bytes, end)) {
 	case 0:
 		finish(parser);
 		return RESP_COMMAND;

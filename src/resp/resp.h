@@ -16,7 +16,7 @@
 #define RESP_INLINE_MAX (64 * KIB)  /* bytes of a line, with which an array, an argument or an inline command begins */
 #define RESP_ARGS_MAX (1024 * 1024) /* arguments of a command */
 #define RESP_BULK_MAX (512 * MIB)   /* bytes of an argument */
-#define RESP_ARGS_UNPROVED 10       /* the same three of a client that has to say who it is, and has not */
+#define RESP_ARGS_UNPROVED 10       /* the same two of a client that has to say who it is, and has not */
 #define RESP_BULK_UNPROVED (16 * KIB)
 
 struct resp_limits {
@@ -70,7 +70,9 @@ void resp_parser_clear(struct resp_parser *parser); /* frees; it may be used aga
  * Errors have Redis's words: "ERR Protocol error: invalid multibulk length", "... expected '$', got 'x'",
  * "... invalid bulk length", "... too big mbulk count string", "... too big bulk count string",
  * "... unauthenticated multibulk length", "... unauthenticated bulk length", "... too big inline request",
- * "... unbalanced quotes in request".
+ * "... unbalanced quotes in request"; and, which is ours, "... command of more than 100 bytes" for limits->total.
+ * Limits of RESP_ARGS_UNPROVED, RESP_BULK_UNPROVED or less give the unauthenticated ones. An inline command knows
+ * limits->total only, and no RESP_LARGE.
  */
 enum resp_result resp_parse(struct resp_parser *parser, const struct resp_limits *limits, const char *bytes,
 			    size_t len);
@@ -78,7 +80,7 @@ enum resp_result resp_parse(struct resp_parser *parser, const struct resp_limits
 /* After RESP_LARGE: the caller takes the argument's bytes out of the stream itself, so that what is given from now on
  * are the `used` bytes and what comes behind the argument, from its line's end on. In argv it is {at, len}. */
 void resp_take_large(struct resp_parser *parser, const char *at);
-/* Or it does not: the argument comes as all others. */
+/* Or it does not: the argument comes as all others, and is not offered again. */
 void resp_leave_large(struct resp_parser *parser);
 
 /*

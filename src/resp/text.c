@@ -101,16 +101,19 @@ static bool equals(char a, char b, bool any_case)
 	return a == b || (any_case && lower(a) == lower(b));
 }
 
-/* A range's ends may stand the wrong way round, and they are compared as signed bytes. */
+/* tolower() of a signed byte, as the C library has it: unsigned, but for the one that is EOF. */
+static int lower_signed(int c)
+{
+	return c == EOF ? EOF : (uint8_t)lower((char)c);
+}
+
+/* A range's ends may stand the wrong way round, as signed bytes. */
 static bool in_range(signed char from, signed char to, signed char c, bool any_case)
 {
-	signed char low = MIN(from, to), high = MAX(from, to);
+	int low = MIN(from, to), high = MAX(from, to);
 
-	if (any_case) {
-		low = (signed char)lower((char)low);
-		high = (signed char)lower((char)high);
-		c = (signed char)lower((char)c);
-	}
+	if (any_case)
+		return lower_signed(c) >= lower_signed(low) && lower_signed(c) <= lower_signed(high);
 	return c >= low && c <= high;
 }
 

@@ -360,7 +360,8 @@ void resp_mailbox_readable(struct service_part *part);
  */
 void resp_seen_begin(struct resp_client *c); /* before it is in shared->clients */
 void resp_seen_end(struct resp_client *c);   /* when it is not any more */
-/* At the end of a visit: bytes that came and were not used. */
+/* What it did so far; and at the end of a visit: bytes that came and were not used. */
+void resp_seen_commands(struct resp_client *c);
 void resp_seen_visit(struct resp_client *c, size_t unused);
 /* Its name among clients of the key file, or "default"; its rights may be others now. */
 void resp_seen_user(struct resp_client *c);
