@@ -218,7 +218,13 @@ const struct resp_command *resp_choose(struct resp_client *c, const struct resp_
 	if (resp_arity_fits(command, argc) && resp_serve[command->id])
 		return command;
 	resp_count(&c->thread->rejected[command->id]);
-	resp_bad_arity(c, command->name);
+	if (command->id == RESP_CMD_EXEC) {
+		resp_multi_free(c);
+		resp_error(c->out,
+			   "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command");
+	} else {
+		resp_bad_arity(c, command->name);
+	}
 	return NULL;
 }
 
@@ -303,15 +309,19 @@ static bool fast_get(struct resp_client *c, const struct resp_arg *key)
 	char digits[8];
 	unsigned n;
 	char *to;
+	int found;
 
 	if (key->len < 1 || key->len > STORE_KEY_MAX || thread->kv->committed != UINT64_MAX)
 		return false;
 	to = resp_grow(c->out, STORE_COPY_MAX + sizeof(digits) + 2);
-	if (!to || store_copy(thread->store, key->at, key->len, resp_now(c), to + sizeof(digits), STORE_COPY_MAX, &len,
-			      &version) != 1)
+	if (!to)
 		return false;
-	if (len > STORE_COPY_MAX)
-		return false;
+	found = store_copy(thread->store, key->at, key->len, resp_now(c), to + sizeof(digits), STORE_COPY_MAX, &len,
+			   &version);
+	if (found == 0) /* the miss was counted */
+		resp_null(c->out);
+	if (found != 1 || len > STORE_COPY_MAX)
+		return found == 0;
 	n = (unsigned)snprintf(digits, sizeof(digits), "$%u\r\n", (unsigned)len);
 	memmove(to + n, to + sizeof(digits), len);
 	memcpy(to, digits, n);
@@ -648,6 +658,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	}
 	if (commands > 1)
 		stream_charge(stream, commands - 1);
+	resp_seen_commands(c); /* before its client hears of them */
 	client_write(c);
 	resp_seen_visit(c, len - used);
 	if (c->closing)

@@ -58,7 +58,7 @@ void resp_seen_end(struct resp_client *c)
 #define SET(atomic, value) atomic_store_explicit(&(atomic), value, memory_order_relaxed)
 #define GET(atomic) atomic_load_explicit(&(atomic), memory_order_relaxed)
 
-static void see_numbers(struct resp_client *c)
+void resp_seen_commands(struct resp_client *c)
 {
 	SET(c->seen.command, c->command);
 	SET(c->seen.active, resp_now(c));
@@ -70,7 +70,6 @@ void resp_seen_visit(struct resp_client *c, size_t unused)
 	struct resp_figures *figures = &c->thread->figures;
 	struct stream_stats stats;
 
-	see_numbers(c);
 	SET(c->seen.unused, unused);
 	SET(c->seen.waiting, stream_waiting(c->stream));
 	stream_group_get_stats(stream_group_of(c->stream), &stats);
@@ -172,7 +171,7 @@ int resp_do_client_info(struct resp_client *c, const struct resp_arg *argv, unsi
 {
 	struct resp_out text = {.most = MIB};
 
-	see_numbers(c);
+	resp_seen_commands(c);
 	pthread_mutex_lock(&c->thread->shared->lock);
 	tell_client(&text, c, resp_now(c));
 	pthread_mutex_unlock(&c->thread->shared->lock);
@@ -234,7 +233,7 @@ int resp_do_client_list(struct resp_client *c, const struct resp_arg *argv, unsi
 	} else if (argc != 2) {
 		return resp_syntax_error(c);
 	}
-	see_numbers(c);
+	resp_seen_commands(c);
 	pthread_mutex_lock(&shared->lock);
 	for_each_client(other, shared)
 	{

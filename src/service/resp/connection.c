@@ -196,13 +196,7 @@ int resp_do_quit(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 
 int resp_do_select(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	int64_t number;
-
-	if (!resp_read_int64(argv[1].at, argv[1].len, &number))
-		return resp_not_an_integer(c);
-	if (number != 0)
-		resp_error(c->out, "ERR DB index is out of range");
-	else
+	if (resp_database_fits(c, &argv[1]))
 		resp_ok(c);
 	return 0;
 }

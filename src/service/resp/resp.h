@@ -266,6 +266,8 @@ int resp_wrong_type(struct resp_client *c); /* "WRONGTYPE Operation against a ke
 int resp_no_sub(struct resp_client *c,
 		const struct resp_arg *argv); /* "ERR unknown subcommand 'X'. Try CLIENT HELP." */
 int resp_bad_arity(struct resp_client *c, const char *name);
+/* Whether it is the number of a database that there is; false: it was answered. */
+bool resp_database_fits(struct resp_client *c, const struct resp_arg *arg);
 void resp_ok(struct resp_client *c);
 int resp_help(struct resp_client *c, const char *const *lines, size_t count); /* of a command with subcommands */
 
@@ -358,7 +360,8 @@ void resp_mailbox_readable(struct service_part *part);
  */
 void resp_seen_begin(struct resp_client *c); /* before it is in shared->clients */
 void resp_seen_end(struct resp_client *c);   /* when it is not any more */
-/* At the end of a visit: bytes that came and were not used. */
+/* What it did so far; and at the end of a visit: bytes that came and were not used. */
+void resp_seen_commands(struct resp_client *c);
 void resp_seen_visit(struct resp_client *c, size_t unused);
 /* Its name among clients of the key file, or "default"; its rights may be others now. */
 void resp_seen_user(struct resp_client *c);
