@@ -22,7 +22,7 @@ start() {
 
 stop() {
 	kill "$daemon"
-	wait "$daemon"
+	wait "$daemon" || fail "the end of rdmad: exit status $?"
 	daemon=''
 }
 
@@ -59,6 +59,34 @@ test_redis_benchmark() {
 	grep -iq 'warning\|error' "$dir/out" "$dir/err" && fail "what redis-benchmark says"
 	timeout 240 redis-benchmark -3 -s "$socket" -n 1000 -t set,get -q >"$dir/out" 2>"$dir/err" || fail "redis-benchmark -3"
 	cli flushall </dev/null
+}
+
+# What a client asks of those of other threads while they work.
+test_beside() {
+	local loads=() i
+	command -v redis-benchmark >/dev/null || return
+	for ((i = 0; i < 2; i++)); do
+		timeout 240 redis-benchmark -p "$port" -n "$(part 20000)" -P 4 -c 20 -t set,get -q >"$dir/load$i" 2>&1 &
+		loads+=($!)
+	done
+	for ((i = 0; i < 100; i++)); do
+		printf 'CLIENT LIST\r\nINFO all\r\nCLIENT LIST TYPE pubsub\r\nMEMORY STATS\r\nCONFIG RESETSTAT\r\nCLIENT KILL ADDR 1.2.3.4:5\r\n'
+	done | cli
+	says '^id=.* cmd=client.list ' "CLIENT LIST"
+	for i in "${loads[@]}"; do wait "$i" || fail "a load ended with $?"; done
+	# Its own connections, all at once.
+	timeout 240 redis-benchmark -p "$port" -n 100000000 -P 4 -c 40 -t get -q >"$dir/load" 2>&1 &
+	loads=($!)
+	wait_for "the clients" has_clients 40
+	cli client kill type normal </dev/null && says '^4[0-9]$' "CLIENT KILL"
+	wait "${loads[0]}"
+	wait_for "their end" has_clients 1
+	cli flushall </dev/null
+}
+
+has_clients() {
+	cli info clients </dev/null
+	if [[ $1 == 1 ]]; then grep -q '^connected_clients:1.$' "$dir/out"; else [[ $(sed -n 's/^connected_clients:\([0-9]*\).*/\1/p' "$dir/out") -ge $1 ]]; fi
 }
 
 exported() { python3 -c "import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen('http://127.0.0.1:$web/metrics').read())" >"$dir/out" 2>/dev/null; }
@@ -116,6 +144,7 @@ start
 "$python" "$clients_py" "$port" "$socket" || fail "resp_clients.py"
 test_redis_cli
 test_redis_benchmark
+test_beside
 test_exporter
 stop
 test_passwords

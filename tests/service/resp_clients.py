@@ -58,6 +58,8 @@ class Client:
         if kind == b"%":
             pairs = [(self.reply(), self.reply()) for _ in range(int(rest))]
             return {k: v for k, v in pairs}
+        if kind == b",":
+            return float(rest)
         raise AssertionError(line)
 
     def ask(self, *words):
@@ -131,6 +133,13 @@ def errors():
         ("command info nosuch", [None]),
         ("function flush", "OK"),
         ("bgsave", "Background saving started"),
+        ("save", "OK"),
+        ("bgrewriteaof", "Background append only file rewriting started"),
+        ("role", ["master", 0, []]),
+        ("module list", []),
+        ("latency history x", []),
+        ("replicaof no one", "-ERR unknown command 'replicaof', rdmad stores strings, see rdmad-resp(7)"),
+        ("monitor", "-ERR unknown command 'monitor', rdmad stores strings, see rdmad-resp(7)"),
         ("acl whoami", "default"),
         ("acl getuser x", None),
         ("acl cat x", "-ERR Unknown category 'x'"),
@@ -166,6 +175,8 @@ def protocols():
     check("getuser", c.ask("acl", "getuser", "default"), {"flags": ["on", "nopass"], "passwords": [], "commands": "+@all",
                                                            "keys": "~*", "channels": "&*", "selectors": []})
     check("null in RESP3", c.raw(b"GET nosuch\r\n", 3), b"_\r\n")
+    check("memory stats", c.ask("memory", "stats"), lambda got: got["total.allocated"] <= got["peak.allocated"] and got["keys.count"] == 0)
+    check("memory doctor", c.ask("memory", "doctor"), lambda got: "kv.memory" in got[1])
     check("histogram", c.raw(b"LATENCY HISTOGRAM\r\n", 4), b"%0\r\n")
     check("hello without a version", c.ask("hello")["proto"], 3)
     other = Client()

@@ -240,6 +240,9 @@ typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, un
 	DO(LATENCY_LATEST, latency_latest) DO(LATENCY_HISTOGRAM, latency_histogram) DO(LATENCY_RESET, latency_reset) \
 	DO(LATENCY_HELP, latency_help) DO(SLOWLOG_GET, slowlog_get) DO(SLOWLOG_LEN, slowlog_len) \
 	DO(SLOWLOG_RESET, slowlog_reset) DO(SLOWLOG_HELP, slowlog_help) DO(LASTSAVE, lastsave) DO(BGSAVE, bgsave) \
+	DO(SAVE, save) DO(BGREWRITEAOF, bgrewriteaof) DO(ROLE, role) DO(MODULE_LIST, module_list) \
+	DO(MEMORY_DOCTOR, memory_doctor) DO(MEMORY_STATS, memory_stats) DO(LATENCY_HISTORY, latency_history) \
+	DO(LATENCY_DOCTOR, latency_doctor) \
 	DO(SHUTDOWN, shutdown) DO(DEBUG, debug) DO(FUNCTION_FLUSH, function_flush) DO(CLUSTER_INFO, cluster) \
 	DO(CLUSTER_KEYSLOT, cluster) DO(CLUSTER_MYID, cluster) DO(CLUSTER_NODES, cluster) DO(CLUSTER_SHARDS, cluster) \
 	DO(CLUSTER_SLOTS, cluster) DO(CLUSTER_COUNTKEYSINSLOT, cluster) DO(CLUSTER_GETKEYSINSLOT, cluster) \
