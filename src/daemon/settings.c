@@ -252,7 +252,7 @@ static void print_item(FILE *out, const char **separator, const char *item, size
 
 static void print_items(FILE *out, const struct setting *s)
 {
-	const char *separator = "", *items = s->value;
+	const char *separator = "", *items = s->value ? s->value : s->sample;
 	bool every = strcmp(items, SETTING_EVERY) == 0;
 	const char *name;
 
