@@ -724,10 +724,7 @@ int main(void)
 	tc = suite_case(suite, "tables", set_up, tear_down);
 	tcase_add_test(tc, who_is_admitted);
 	tcase_add_test(tc, users_by_munge);
-}
-END_TEST
-
-tcase_add_test(tc, passwords_admit_by_name);
-tcase_add_test(tc, what_a_reload_does);
-return suite_run(suite);
+	tcase_add_test(tc, passwords_admit_by_name);
+	tcase_add_test(tc, what_a_reload_does);
+	return suite_run(suite);
 }
