@@ -589,6 +589,9 @@ def own_limits(server):
     expect(connection, [b"EXISTS", long_key, b"", b"b"], ZERO)
     expect(connection, [b"DBSIZE"], ONE)
     expect(connection, [b"COPY", b"a", b"b", b"DB", b"1"], b"-ERR DB index is out of range\r\n")
+    pairs = [word for i in range(70000) for word in (b"many:%d" % i, b"")]
+    expect(connection, [b"MSET"] + pairs, b"-ERR a command or transaction writes 32768 keys at most\r\n")
+    expect(connection, [b"DBSIZE"], ONE)
     # A time beyond those that rdmad knows is the last of them.
     expect(connection, [b"PEXPIREAT", b"a", b"9223372036854775807"], ONE)
     if int(expect(connection, [b"TTL", b"a"], None)[1:]) < SECONDS_RANGE[1]:

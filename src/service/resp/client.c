@@ -91,6 +91,9 @@ void resp_reply_errno(struct resp_client *c, int error)
 	case EINVAL:
 		resp_error(c->out, "ERR key is too long, %d bytes at most, or empty", STORE_KEY_MAX);
 		break;
+	case E2BIG:
+		resp_error(c->out, "ERR a command or transaction writes %u keys at most", RESP_STEP_MOST);
+		break;
 	case EMEDIUMTYPE:
 		resp_wrong_type(c);
 		break;

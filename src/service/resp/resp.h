@@ -286,6 +286,8 @@ int64_t resp_unix_of(const struct resp_client *c, uint64_t expires); /* of one t
  * the end, where all of it is checked and applied at once (store_commit()). If others changed what was read, it is run
  * again. A key may be longer than the store takes: then it is not there, and a write is refused (-EINVAL).
  */
+/* Keys that one step writes: each reservation has a place in the log's ring, which all steps share. */
+#define RESP_STEP_MOST 32768u
 int resp_view_new(struct resp_thread *thread);
 void resp_view_free(struct resp_thread *thread);
 /* 1: there, *out. 0: there is no such key. -errno. */

@@ -36,7 +36,7 @@ struct resp_view {
 	unsigned slots; /* a power of two, at least twice `room` */
 	struct store_check *check;
 	struct store_step *step;
-	unsigned changes;
+	unsigned sets; /* reservations */
 	struct keep *keep;
 };
 
@@ -227,6 +227,7 @@ static void entry_drop(struct resp_client *c, struct entry *e)
 {
 	if (e->change != SET)
 		return;
+	c->thread->view->sets -= e->last.item != NULL;
 	store_abandon(c->thread->store, &e->last);
 	e->last = e->fresh;
 	e->fresh.item = NULL;
@@ -243,6 +244,7 @@ static void entry_set(struct resp_client *c, struct entry *e, const struct store
 		e->keep_expiry = put->keep_expiry && was;
 		e->will_expire = put->expires;
 	}
+	c->thread->view->sets++;
 	e->change = SET;
 	e->fresh = *fresh;
 }
@@ -255,7 +257,9 @@ char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t 
 
 	*rc = is_key(key) ? 0 : -EINVAL;
 	e = *rc == 0 ? view_entry(c, key, rc) : NULL;
-	if (e)
+	if (e && c->thread->view->sets == RESP_STEP_MOST)
+		*rc = -E2BIG;
+	else if (e)
 		*rc = reserve(c, key, len, &fresh);
 	if (*rc != 0)
 		return NULL;
@@ -482,7 +486,7 @@ void resp_view_end(struct resp_client *c)
 			for (; v->slot[at]; at = (at + 1) & (v->slots - 1))
 				v->slot[at] = 0;
 		}
-	v->count = 0;
+	v->count = v->sets = 0;
 	while (v->keep) {
 		struct keep *keep = v->keep;
 
