@@ -337,7 +337,14 @@ def keys(user, password):
     check("others' keys", c.ask("set", "x", 1), re.compile("-NOPERM .*"))
     check("flush", c.ask("flushall"), re.compile("-NOPERM .*'flushall' command"))
     check("its rights", c.ask("acl", "list"), [f"user {user} on %R~app/* %W~app/* +@all -flushall -flushdb"])
-    check("the list", listed(c)[-1]["user"], user)
+    local = Client(PATH)  # of another user, whose rights are none
+    check("a client of a UNIX socket", local.ask("ping"), noauth)
+    check("the list has its own user alone", [row["user"] for row in listed(c)], [user])
+    check("kill all", c.ask("client", "kill", "type", "normal"), 0)
+    check("kill another user's", c.ask("client", "kill", "user", "default"), 0)
+    check("the other lives", local.ask("ping"), noauth)
+    for words in ("bgsave", "save", "bgrewriteaof", "config resetstat"):
+        check(words, c.ask(*words.split()), f"-NOPERM this user has no permissions to run the '{words.replace(' ', '|')}' command")
     check("reset", (c.ask("reset"), c.ask("get", "app/x")), ("RESET", noauth))
     c = Client()
     hello = c.ask("hello", "3", "auth", user, password, "setname", "n")
