@@ -7,7 +7,7 @@ import sys
 import time
 
 PORT, PATH = int(sys.argv[1]), sys.argv[2]
-failures = 0
+failures = skipped = 0
 
 
 def check(what, got, want):
@@ -298,7 +298,7 @@ def python3_redis():
         import redis
     except ImportError:
         print("resp_clients: python3-redis is missing: left out")
-        return
+        return 77
     for r in (redis.Redis(port=PORT, client_name="py", decode_responses=True), redis.Redis(unix_socket_path=PATH, decode_responses=True)):
         check("python3-redis ping", r.ping(), True)
         check("set", (r.set("py", "value", ex=100), r.get("py"), r.ttl("py") in (99, 100)), (True, "value", True))
@@ -317,6 +317,7 @@ def python3_redis():
             check("lists", str(error), re.compile("unknown command 'LPUSH', rdmad stores strings.*"))
         r.delete("py")
         r.close()
+    return 0
 
 
 def keys(user, password):
@@ -336,7 +337,14 @@ def keys(user, password):
     check("others' keys", c.ask("set", "x", 1), re.compile("-NOPERM .*"))
     check("flush", c.ask("flushall"), re.compile("-NOPERM .*'flushall' command"))
     check("its rights", c.ask("acl", "list"), [f"user {user} on %R~app/* %W~app/* +@all -flushall -flushdb"])
-    check("the list", listed(c)[-1]["user"], user)
+    local = Client(PATH)  # of another user, whose rights are none
+    check("a client of a UNIX socket", local.ask("ping"), noauth)
+    check("the list has its own user alone", [row["user"] for row in listed(c)], [user])
+    check("kill all", c.ask("client", "kill", "type", "normal"), 0)
+    check("kill another user's", c.ask("client", "kill", "user", "default"), 0)
+    check("the other lives", local.ask("ping"), noauth)
+    for words in ("bgsave", "save", "bgrewriteaof", "config resetstat"):
+        check(words, c.ask(*words.split()), f"-NOPERM this user has no permissions to run the '{words.replace(' ', '|')}' command")
     check("reset", (c.ask("reset"), c.ask("get", "app/x")), ("RESET", noauth))
     c = Client()
     hello = c.ask("hello", "3", "auth", user, password, "setname", "n")
@@ -356,5 +364,5 @@ else:
     protocols()
     clients()
     figures()
-    python3_redis()
-sys.exit(failures != 0)
+    skipped = python3_redis()
+sys.exit(1 if failures else skipped)

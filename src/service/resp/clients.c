@@ -200,6 +200,12 @@ static bool has_type(const struct resp_client *c, enum type type)
 	return type == TYPE_ANY || type == (subscribed ? TYPE_PUBSUB : TYPE_NORMAL);
 }
 
+/* Whether a client is told of another one, and may end it: of its own user, unless it may do everything. */
+static bool sees(const struct resp_client *c, const struct resp_client *other)
+{
+	return auth_has_all(stream_client(c->stream)) || strcmp(c->seen.user, other->seen.user) == 0;
+}
+
 static int compare_numbers(const void *a, const void *b)
 {
 	const int64_t *one = a, *other = b;
@@ -239,7 +245,8 @@ int resp_do_client_list(struct resp_client *c, const struct resp_arg *argv, unsi
 	{
 		int64_t of = (int64_t)other->id;
 
-		if (has_type(other, type) && (!id || bsearch(&of, id, ids, sizeof(*id), compare_numbers)))
+		if (sees(c, other) && has_type(other, type) &&
+		    (!id || bsearch(&of, id, ids, sizeof(*id), compare_numbers)))
 			tell_client(&text, other, resp_now(c));
 	}
 	pthread_mutex_unlock(&shared->lock);
@@ -297,7 +304,7 @@ static unsigned kill_all(struct resp_client *c, const struct kill *kill)
 	{
 		struct resp_thread *thread = other->thread;
 
-		if (other->seen.killed || (other == c && !kill->me) || !fits(kill, other))
+		if (other->seen.killed || (other == c && !kill->me) || !sees(c, other) || !fits(kill, other))
 			continue;
 		killed++;
 		if (other == c) {
@@ -318,8 +325,10 @@ static bool user_exists(const struct resp_client *c, const struct resp_arg *name
 	const struct auth_table *table = stream_admission(c->stream)->table;
 	const struct auth_key *key;
 
-	if (resp_is_open(c) || is_text(name, RESP_DEFAULT_USER))
-		return is_text(name, RESP_DEFAULT_USER);
+	if (is_text(name, RESP_DEFAULT_USER) || is_text(name, c->seen.user))
+		return true;
+	if (resp_is_open(c) || !auth_has_all(stream_client(c->stream)))
+		return false;
 	for (size_t i = 0; (key = auth_table_key(table, i)); i++)
 		if (is_text(name, key->name))
 			return true;

@@ -22,6 +22,14 @@ bool resp_is_open(const struct resp_client *c)
 	return !table || !auth_table_key(table, 0);
 }
 
+bool resp_may_all(struct resp_client *c)
+{
+	if (auth_has_all(stream_client(c->stream)))
+		return true;
+	resp_error(c->out, "NOPERM this user has no permissions to run the '%s' command", c->command->name);
+	return false;
+}
+
 /* Nobody on the way from the client can hear it. */
 static bool is_near(const struct resp_client *c)
 {

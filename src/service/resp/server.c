@@ -388,8 +388,11 @@ int resp_do_lastsave(struct resp_client *c, const struct resp_arg *argv, unsigne
 static int save(struct resp_client *c, const char *begun, bool again)
 {
 	struct kv_log *log = c->thread->shared->kv->log;
-	int rc = log ? kv_log_checkpoint(log) : 0;
+	int rc;
 
+	if (!resp_may_all(c))
+		return 0;
+	rc = log ? kv_log_checkpoint(log) : 0;
 	if (rc == 0 || rc == -EOPNOTSUPP)
 		resp_simple(c->out, begun);
 	else if (rc == -EALREADY && again)
