@@ -182,8 +182,12 @@ START_TEST(test_row)
 	ck_assert_msg(s, "%s: no row", name);
 	ck_assert_uint_eq(s->id, (unsigned)_i);
 	ck_assert_msg(s->help && *s->help, "%s: no help", name);
-	ck_assert_msg(s->agent_new && s->agent_free, "%s: no agent", name);
-	ck_assert_msg(s->ops && s->ops->established && s->ops->record && s->ops->closed, "%s: no ops", name);
+	ck_assert_msg(!s->stream == !s->door && !s->stream == !s->refusal, "%s: streams", name);
+	ck_assert_msg(!s->stream == !!s->ops, "%s: connections of one kind", name);
+	if (s->ops) {
+		ck_assert_msg(s->agent_new && s->agent_free, "%s: no agent", name);
+		ck_assert_msg(s->ops->established && s->ops->record && s->ops->closed, "%s: no ops", name);
+	}
 	ck_assert_msg(!s->open == !s->close, "%s: open and close", name);
 	ck_assert_msg(!s->fd == !s->readable, "%s: fd and readable", name);
 	ck_assert_msg(!s->arm == !s->disarm, "%s: arm and disarm", name);
