@@ -101,7 +101,8 @@ static const struct setting general[] = {
 		 "beyond message_size, and those of the gpu service. More are refused."},
 	{"parked_memory", SETTING_SIZE, AT(parked_memory), "256M", MIB, 1ull << 50,
 	 .help = "Most memory for requests that wait, because their client takes no answers or others\n"
-		 "have their turn. Beyond it the client that has most of them is disconnected."},
+		 "have their turn. Beyond it the client that has most of them is disconnected. As much\n"
+		 "again for answers that Redis's clients leave untaken."},
 	{"credits", SETTING_NUMBER, AT(credits), "32", WIRE_CREDITS_MIN, WIRE_CREDITS_MAX,
 	 .help = "Most messages that a client may have under way towards this daemon."},
 	{"shared_receives", SETTING_NUMBER, AT(shared_receives), "1024", 16, 32767,
