@@ -244,7 +244,7 @@ int auth_clients_load(const char *path, const char *const *services, struct auth
 	if (rc != 0)
 		return rc;
 	rc = auth_clients_parse(path, text, length, services, out);
-	sodium_free(text);
+	auth_file_end(text, length);
 	return rc;
 }
 
