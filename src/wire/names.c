@@ -87,6 +87,7 @@ static const struct {
 	[WIRE_DISK_FULL] = {"the disk of the server's log is full", -ENOSPC},
 	[WIRE_READ_ONLY] = {"the server's log failed, and it takes no writes any more", -EROFS},
 	[WIRE_DENIED] = {"the client has no right to it; see the server's file of clients", -EACCES},
+	[WIRE_OTHER_TYPE] = {"the value is of another type, which this call does not take", -EMEDIUMTYPE},
 };
 
 const char *wire_status_text(unsigned status)

@@ -58,6 +58,8 @@ struct request {
 	void *result_arg;
 	struct kv_meta meta; /* what the answer told, for result() */
 	int64_t number;
+	uint32_t flags;
+	uint8_t type;
 };
 _Static_assert(offsetof(struct request, into_size) == CACHE_LINE, "a small request is a cache line");
 
@@ -233,6 +235,7 @@ static inline struct request *request_take(struct kv *kv, const struct ask *ask)
 		r->result_arg = ask->arg;
 		r->meta = (struct kv_meta){0};
 		r->number = 0;
+		r->flags = r->type = 0;
 	} else {
 		r->done = ask->done ? ask->done : request_unheard;
 		r->arg = ask->arg;

@@ -73,10 +73,12 @@ static int decode_version(struct kv *kv, struct request *r, const struct wire_re
 
 static int decode_meta(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
 {
-	struct wire_meta meta;
+	struct wire_stat stat = {0};
 
-	memcpy(&meta, body, sizeof(meta));
-	r->meta = (struct kv_meta){meta.length, meta.version, meta.ttl};
+	memcpy(&stat, body, MIN(record->length, sizeof(stat)));
+	r->meta = (struct kv_meta){stat.meta.length, stat.meta.version, stat.meta.ttl};
+	r->flags = stat.flags;
+	r->type = stat.type;
 	return decode_nothing(kv, r, record, body);
 }
 

@@ -122,7 +122,7 @@ static const char *const counters[] = {
 #define NUMBER sizeof(uint64_t)
 #define PUT sizeof(struct wire_put)
 #define REMOTE sizeof(struct wire_remote)
-#define META sizeof(struct wire_meta)
+#define STAT sizeof(struct wire_stat)
 #define INFO sizeof(struct wire_info)
 #define WHOLE sizeof(struct wire_whole)
 #define FETCH (REMOTE + PART)
@@ -155,7 +155,7 @@ static const struct operation {
 	[WIRE_OP_PUT] = {kv_serve_put, BODY(PUT + 1, ANY), VARIABLE, COUNT_SETS, PUT, true, true},
 	[WIRE_OP_PUT_FROM] = {kv_serve_set_from, BODY(REMOTE + PUT + 1, REMOTE + PUT + KEY), VARIABLE, COUNT_SETS,
 			      REMOTE + PUT, false, true},
-	[WIRE_OP_STAT] = {kv_serve_stat, BODY(1, KEY), META, COUNT_STATS, 0, false},
+	[WIRE_OP_STAT] = {kv_serve_stat, BODY(1, KEY), STAT, COUNT_STATS, 0, false},
 	[WIRE_OP_EXPIRE] = {kv_serve_expire, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_EXPIRES, NUMBER, false, true},
 	[WIRE_OP_DELETE_IF] = {kv_serve_delete, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_DELETES, NUMBER, false, true},
 	[WIRE_OP_INCR] = {kv_serve_count, BODY(NUMBER + 1, NUMBER + KEY), 2 * NUMBER, COUNT_INCRS, NUMBER, false, true},

@@ -372,6 +372,11 @@ int kv_push_value(struct conn *conn, struct kv_agent *agent, const struct wire_r
 			  kv_tells_removed(agent, request, body, request->length));
 		return 0;
 	}
+	if (ref.type != STORE_STRING) {
+		kv_answer(conn, agent, request, reply, WIRE_OTHER_TYPE, 0, ref.version);
+		store_unpin(store, &ref);
+		return 0;
+	}
 	/* Where it is not on disk yet it goes another way, by which it can wait. */
 	if (kv_gate_may_wait(agent, request, ref.version) && kv_gate_waits(agent, ref.version))
 		can.push_max = 0;
