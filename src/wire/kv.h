@@ -105,6 +105,12 @@ struct wire_meta {
 };
 _Static_assert(sizeof(struct wire_meta) == 24, "wire layout");
 
+/* Body of an answer with WIRE_OVER_QUOTA. */
+struct wire_over_quota {
+	uint64_t stored, limit; /* bytes of the client's name */
+};
+_Static_assert(sizeof(struct wire_over_quota) == 16, "wire layout");
+
 /* A former server's ends with the meta. */
 struct wire_stat {
 	struct wire_meta meta;

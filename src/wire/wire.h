@@ -203,6 +203,7 @@ enum wire_status {
 	WIRE_READ_ONLY,
 	WIRE_DENIED,     /* the client has no right to it */
 	WIRE_OTHER_TYPE, /* the key has a value that other commands are for */
+	WIRE_OVER_QUOTA, /* the client has as many bytes stored as it may: the body says how many */
 	WIRE_STATUSES
 };
 

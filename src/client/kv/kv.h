@@ -124,7 +124,8 @@ struct kv {
 	struct engine_options options;
 	char *server;
 
-	bool disk_full; /* the last answer that was -ENOSPC meant the disk of the log, not the store */
+	struct wire_over_quota quota; /* as the last answer said that was -EDQUOT */
+	bool disk_full;               /* the last answer that was -ENOSPC meant the disk of the log, not the store */
 
 	/* The connection's life. */
 	bool spared;   /* the server leaves, and has not carried out what it did not answer */

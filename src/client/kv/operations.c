@@ -161,6 +161,8 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 	if (record->status == WIRE_TOO_LARGE && operations[r->op].size >= SIZE_TOLD)
 		return request_get_again(kv, r, record, body);
 	kv->disk_full = record->status == WIRE_DISK_FULL;
+	if (record->status == WIRE_OVER_QUOTA && record->length >= sizeof(kv->quota))
+		memcpy(&kv->quota, body, sizeof(kv->quota));
 	kv_request_finish(kv, r, kv_status_errno(record->status), NULL, 0);
 	return 0;
 }

@@ -114,6 +114,7 @@ static const char *const counters[] = {
 	[KV_COUNT_WAITS] = "kv_waits",
 	[KV_COUNT_HELD] = "kv_held",
 	[KV_COUNT_DENIED] = "kv_denied",
+	[KV_COUNT_OVER_QUOTA] = "kv_over_quota",
 	COUNTS(NAME_OF)
 	[COUNT_END] = NULL,
 };
@@ -366,6 +367,8 @@ void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 int kv_answer_result(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		     struct wire_record *reply, int rc, const void *body, uint32_t length, uint64_t tells)
 {
+	if (unlikely(rc == -EDQUOT))
+		return kv_answer_over_quota(conn, agent, request);
 	if (rc != 0)
 		length = 0;
 	if (length)
@@ -395,6 +398,7 @@ static void kv_agent_revised(struct conn *conn)
 
 	agent->beside &= ~(unsigned)KV_BESIDE_RIGHTS;
 	agent->beside |= auth_has_all(conn_client(conn)) ? 0 : KV_BESIDE_RIGHTS;
+	agent->owner = kv_owner_of(agent->thread->part.shared, conn_client(conn));
 }
 
 static void kv_agent_closed(struct conn *conn, int error, const char *reason)

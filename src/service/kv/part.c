@@ -219,7 +219,8 @@ static int edit_once(struct kv_agent *agent, uint64_t offset, struct edit *e, st
 {
 	struct store *store = agent->thread->store;
 	uint64_t now = kv_now(agent->thread);
-	struct store_put put = {.condition = STORE_IF_VERSION, .expires = TIME_NEVER, .keep_expiry = true};
+	struct store_put put = {
+		.condition = STORE_IF_VERSION, .expires = TIME_NEVER, .keep_expiry = true, .owner = agent->owner};
 	struct store_ref fresh;
 	int rc;
 

@@ -148,6 +148,9 @@ set_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *r
 		if (wire.condition >= WIRE_CONDITIONS)
 			return -EPROTO;
 		terms = kv_store_put(&wire, kv_now(thread));
+		terms.owner = agent->owner;
+	} else if (unlikely(agent->owner)) {
+		terms = (struct store_put){.expires = TIME_NEVER, .owner = agent->owner};
 	}
 	reply = conn_reserve(conn, put ? sizeof(version) : 0, NULL);
 	if (unlikely(!reply))
@@ -157,10 +160,12 @@ set_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *r
 		rc = -EMSGSIZE;
 	} else {
 		KV_STEPS(conn, rc,
-			 store_set(thread->store, key, key_len, key + key_len, length - key_len, put ? &terms : NULL,
-				   kv_now(thread), &version));
+			 store_set(thread->store, key, key_len, key + key_len, length - key_len,
+				   put || unlikely(agent->owner) ? &terms : NULL, kv_now(thread), &version));
 		if (kv_write_waits(conn, agent, rc))
 			return -EAGAIN;
+		if (unlikely(rc == -EDQUOT))
+			return kv_answer_over_quota(conn, agent, request);
 	}
 	if (put && rc == 0)
 		memcpy(reply + 1, &version, sizeof(version));
@@ -189,7 +194,10 @@ int kv_serve_count(struct conn *conn, struct kv_agent *agent, const struct wire_
 	const bool expires = request->op == WIRE_OP_COUNT; /* the key, if it is made */
 	const uint32_t head = (expires ? 2 : 1) * sizeof(uint64_t);
 	struct kv_thread *thread = agent->thread;
-	uint64_t end = expires ? kv_expires_of(kv_number(body + sizeof(uint64_t)), kv_now(thread)) : TIME_NEVER;
+	const struct store_put put = {
+		.expires = expires ? kv_expires_of(kv_number(body + sizeof(uint64_t)), kv_now(thread)) : TIME_NEVER,
+		.owner = agent->owner,
+	};
 	struct {
 		int64_t number;
 		uint64_t version;
@@ -197,8 +205,8 @@ int kv_serve_count(struct conn *conn, struct kv_agent *agent, const struct wire_
 	int rc;
 
 	KV_STEPS(conn, rc,
-		 store_count(thread->store, body + head, request->length - head, (int64_t)kv_number(body), end,
-			     kv_now(thread), &sum.number, &sum.version));
+		 store_count_for(thread->store, body + head, request->length - head, (int64_t)kv_number(body), &put,
+				 kv_now(thread), &sum.number, &sum.version));
 	if (kv_write_waits(conn, agent, rc))
 		return -EAGAIN;
 	if (rc == -EINVAL) /* the key was checked: it is the value */
