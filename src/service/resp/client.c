@@ -79,6 +79,7 @@ int resp_no_sub(struct resp_client *c, const struct resp_arg *argv)
 void resp_reply_errno(struct resp_client *c, int error)
 {
 	const struct resp_shared *shared = c->thread->shared;
+	const struct auth_client *client = stream_client(c->stream);
 
 	switch (-error) {
 	case ENOMEM:
@@ -87,6 +88,12 @@ void resp_reply_errno(struct resp_client *c, int error)
 	case EFBIG:
 		resp_error(c->out, "ERR string exceeds maximum allowed size (%llu bytes, kv.value_max)",
 			   (unsigned long long)MIN(shared->kv->value_max, RESP_BULK_MAX));
+		break;
+	case EDQUOT:
+		c->thread->kv->part.count[KV_COUNT_OVER_QUOTA]++;
+		resp_error(c->out, "OOM %s has stored %llu of %llu bytes: see stored= in rdmad-auth(7)", client->name,
+			   (unsigned long long)store_owner_bytes(shared->store, c->owner),
+			   (unsigned long long)client->stored);
 		break;
 	case EINVAL:
 		resp_error(c->out, "ERR key is too long, %d bytes at most, or empty", STORE_KEY_MAX);
@@ -486,12 +493,13 @@ static int large_place(struct resp_client *c)
 {
 	struct resp_large *l = &c->large;
 	const struct kv_shared *kv = c->thread->shared->kv;
+	const struct store_put put = {.owner = c->owner};
 	uint64_t part = MAX(kv->ahead, STORE_PART_MIN);
 
 	if (l->len > MIN(kv->value_max, RESP_BULK_MAX))
 		return -EFBIG;
-	return store_reserve_part(c->thread->store, c->head.at + l->key, l->key_len, l->len, part, resp_now(c), &l->ref,
-				  &l->ready);
+	return store_reserve_part(c->thread->store, c->head.at + l->key, l->key_len, l->len, &put, part, resp_now(c),
+				  &l->ref, &l->ready);
 }
 
 /* The next bytes of it. */
@@ -705,6 +713,7 @@ void resp_client_revised(struct resp_client *c)
 	const struct auth_client *client = stream_client(c->stream);
 
 	c->authenticated = client != &auth_nothing && client->services & 1u << WIRE_RESP;
+	c->owner = kv_owner_of(c->thread->shared->kv, client);
 	resp_seen_user(c);
 }
 

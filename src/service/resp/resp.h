@@ -179,6 +179,7 @@ struct resp_client {
 	uint64_t id;
 	bool three;         /* RESP3 */
 	bool authenticated; /* or it need not be */
+	uint16_t owner;     /* the store's, see kv_owner_of() */
 	bool closing;       /* behind the reply of this command */
 	struct resp_seen seen;
 	const struct resp_command *command; /* the one under way or the last; a subcommand where it has such */

@@ -214,10 +214,11 @@ int resp_view_stat(struct resp_client *c, const struct resp_arg *key, struct res
 /* Room for a value, here as many steps of it as there is time for. */
 static int reserve(struct resp_client *c, const struct resp_arg *key, size_t len, struct store_ref *out)
 {
+	const struct store_put put = {.owner = c->owner};
 	int rc;
 
 	do
-		rc = store_reserve(c->thread->store, key->at, key->len, len, resp_now(c), out);
+		rc = store_reserve_for(c->thread->store, key->at, key->len, len, &put, resp_now(c), out);
 	while (rc == -EAGAIN && stream_time_left(c->stream) && !store_changes_full(c->thread->store));
 	return rc;
 }
