@@ -251,9 +251,9 @@ static void print_item(FILE *out, const char **separator, const char *item, size
 	*separator = ", ";
 }
 
-static void print_items(FILE *out, const struct setting *s)
+static void print_items(FILE *out, const struct setting *s, const char *items)
 {
-	const char *separator = "", *items = s->value ? s->value : s->sample;
+	const char *separator = "";
 	bool every = strcmp(items, SETTING_EVERY) == 0;
 	const char *name;
 
@@ -279,7 +279,7 @@ static void print_setting(FILE *out, const struct setting *s)
 	print_help(out, indent, s->help);
 	fprintf(out, "%s#%s = ", indent, dot ? dot + 1 : s->path);
 	if (s->type == SETTING_LIST || s->type == SETTING_SET)
-		print_items(out, s);
+		print_items(out, s, value);
 	else if (s->type == SETTING_NUMBER || s->type == SETTING_BOOL)
 		fputs(value, out);
 	else
