@@ -316,27 +316,42 @@ static bool fast_get(struct resp_client *c, const struct resp_arg *key)
 {
 	struct resp_thread *thread = c->thread;
 	uint64_t len, version;
-	char digits[8];
-	unsigned n;
+	char head[RESP_INT64 + 3] = "$";
 	char *to;
-	int found;
+	int found, n;
 
 	if (key->len < 1 || key->len > STORE_KEY_MAX || thread->kv->committed != UINT64_MAX)
 		return false;
-	to = resp_grow(c->out, STORE_COPY_MAX + sizeof(digits) + 2);
+	to = resp_grow(c->out, STORE_COPY_MAX + sizeof(head) + 2);
 	if (!to)
 		return false;
-	found = store_copy(thread->store, key->at, key->len, resp_now(c), to + sizeof(digits), STORE_COPY_MAX, &len,
+	found = store_copy(thread->store, key->at, key->len, resp_now(c), to + sizeof(head), STORE_COPY_MAX, &len,
 			   &version);
 	if (found == 0) /* the miss was counted */
 		resp_null(c->out);
 	if (found != 1 || len > STORE_COPY_MAX)
 		return found == 0;
-	n = (unsigned)snprintf(digits, sizeof(digits), "$%u\r\n", (unsigned)len);
-	memmove(to + n, to + sizeof(digits), len);
-	memcpy(to, digits, n);
+	n = 1 + resp_write_int64(head + 1, (int64_t)len);
+	memcpy(head + n, "\r\n", 2);
+	n += 2;
+	memmove(to + n, to + sizeof(head), len);
+	memcpy(to, head, (size_t)n);
 	memcpy(to + n + len, "\r\n", 2);
-	c->out->len += n + len + 2;
+	c->out->len += (size_t)n + len + 2;
+	return true;
+}
+
+/* SET without options of a short value, straight into the table. What cannot be done so is done as any command. */
+static bool fast_set(struct resp_client *c, const struct resp_arg *argv)
+{
+	const struct store_put put = {.expires = TIME_NEVER, .owner = c->owner};
+	uint64_t version;
+
+	if (argv[2].len > STORE_COPY_MAX || store_set(c->thread->store, argv[1].at, argv[1].len, argv[2].at,
+						      argv[2].len, &put, resp_now(c), &version) != 0)
+		return false;
+	c->tells = MAX(c->tells, version);
+	resp_ok(c);
 	return true;
 }
 
@@ -348,8 +363,9 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 	unsigned pins = c->thread->pins;
 	int rc = -ESTALE;
 
-	if (command->id == RESP_CMD_GET && fast_get(c, &argv[1])) {
-		resp_count(&c->thread->calls[RESP_CMD_GET]);
+	if ((command->id == RESP_CMD_GET && fast_get(c, &argv[1])) ||
+	    (command->id == RESP_CMD_SET && argc == 3 && fast_set(c, argv))) {
+		resp_count(&c->thread->calls[command->id]);
 		return 0;
 	}
 	for (unsigned i = 0; i < RUNS && rc == -ESTALE; i++) {
