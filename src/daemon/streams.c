@@ -163,7 +163,10 @@ static int listen_at(struct daemon *d, const struct service *service, const stru
 	d->streams++;
 	if (getsockname(l->fd, (struct sockaddr *)&bound, &bound_len) == 0 && !is_unix)
 		l->port = ntohs(((const struct sockaddr_in *)&bound)->sin_port);
-	address_format_socket(is_unix ? sa : (const struct sockaddr *)&bound, l->address, sizeof(l->address));
+	if (is_unix)
+		snprintf(l->address, sizeof(l->address), "%s", ((const struct sockaddr_un *)sa)->sun_path);
+	else
+		address_format_socket((const struct sockaddr *)&bound, l->address, sizeof(l->address));
 	l->transport = is_unix ? "unix" : "tcp";
 	l->exposed = listen_is_exposed(sa);
 	l->watch = loop_add_fd(d->loop, l->fd, LOOP_READ, listener_readable, l);

@@ -357,10 +357,23 @@ def keys(user, password):
     check("python3-redis", redis.Redis(port=PORT, username=user, password=password).get("app/x"), b"1")
 
 
+def http():
+    """A request of a browser: what its body says is not done."""
+    for head in (b"POST / HTTP/1.1\r\n", b"host: x\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n"):
+        c = Client()
+        c.socket.sendall(head + b"\r\nSET evil 1\r\n")
+        said = b""
+        while part := c.socket.recv(4096):
+            said += part
+        check(f"what {head} is told", said.count(b"\r\n"), head.count(b"GET"))
+    check("the body of a request", Client().ask("exists", "evil"), 0)
+
+
 if len(sys.argv) > 3:
     keys(*sys.argv[3:])
 else:
     errors()
+    http()
     protocols()
     clients()
     figures()

@@ -197,6 +197,12 @@ static void unknown_command(struct resp_client *c, const struct resp_arg *argv, 
 	char args[256] = "";
 	size_t n = 0;
 
+	/* A web page may have a browser send requests to any address; the body of one could have commands. */
+	if (resp_is(&argv[0], "post") || resp_is(&argv[0], "host:")) {
+		log_warn("resp", "a client speaks HTTP: it is cut off before what may follow is taken for commands");
+		c->closing = true;
+		return;
+	}
 	if (resp_is_refused(argv[0].at, argv[0].len)) {
 		resp_error(c->out, "ERR unknown command '%.*s', rdmad stores strings, see rdmad-resp(7)",
 			   (int)MIN(argv[0].len, 128u), argv[0].at);
