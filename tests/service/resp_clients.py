@@ -373,9 +373,9 @@ if len(sys.argv) > 3:
     keys(*sys.argv[3:])
 else:
     errors()
-    http()
     protocols()
     clients()
     figures()
+    http()
     skipped = python3_redis()
 sys.exit(1 if failures else skipped)
