@@ -220,7 +220,7 @@ int resp_do_watch(struct resp_client *c, const struct resp_arg *argv, unsigned a
 int resp_do_unwatch(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	(void)argv, (void)argc;
-	if (c->multi)
+	if (c->multi && !c->multi->open) /* EXEC forgets them by itself, and its step has their names until then */
 		forget_watched(c->multi);
 	resp_ok(c);
 	return 0;
@@ -266,6 +266,7 @@ int resp_do_exec(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	}
 	rc = still_watched(c);
 	if (rc == -ESTALE) {
+		resp_view_end(c); /* before the keys go that it has */
 		resp_multi_free(c);
 		resp_null_array(c->out);
 		return 0;
@@ -277,7 +278,7 @@ int resp_do_exec(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 		rc = resp_view_commit(c);
 	if (rc == -EAGAIN || rc == -ESTALE)
 		return rc;
-	resp_view_end(c); /* before the keys go that it has */
+	resp_view_end(c); /* as above */
 	c->command = &resp_commands[RESP_CMD_EXEC];
 	resp_multi_free(c);
 	return rc;
