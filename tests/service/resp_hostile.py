@@ -59,6 +59,10 @@ def watched_keys():
     check("UNWATCH in a transaction", one.ask("EXEC"), ["+OK", "+OK", b"x"])
     one.ask("MULTI")
     check("EXEC behind it", one.ask("EXEC"), [])
+    check("WATCH of many keys", one.ask("WATCH", *range(100000)), "+OK")
+    other.ask("SET", "0", "x")
+    one.ask("MULTI")
+    check("EXEC with many keys", one.ask("EXEC"), None)
 
 
 def one_long_value():
