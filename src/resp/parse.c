@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #define NO_BULK SIZE_MAX
+#define ROOM_KEPT 1024 /* arguments that a parser keeps memory for */
 
 void resp_parser_init(struct resp_parser *parser)
 {
@@ -16,6 +17,12 @@ void resp_parser_clear(struct resp_parser *parser)
 	free(parser->offset);
 	free(parser->text);
 	resp_parser_init(parser);
+}
+
+void resp_parser_trim(struct resp_parser *parser)
+{
+	if (parser->at == 0 && parser->room > ROOM_KEPT)
+		resp_parser_clear(parser);
 }
 
 /* The next call begins a command. */
@@ -306,7 +313,8 @@ static inline enum resp_result begin_bulk(struct resp_parser *parser, const stru
 	if (unlikely((uint64_t)number > limits->bulk))
 		return bad(parser,
 			   limits->bulk <= RESP_BULK_UNPROVED ? "unauthenticated bulk length" : "invalid bulk length");
-	if (unlikely((uint64_t)number > limits->total - parser->total))
+	/* It may be less by now than what there is. */
+	if (unlikely(parser->total > limits->total || (uint64_t)number > limits->total - parser->total))
 		return too_long(parser, limits);
 	if (unlikely(!add(parser, bytes + parser->at, (size_t)number, parser->at)))
 		return no_memory(parser);

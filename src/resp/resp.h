@@ -61,6 +61,7 @@ struct resp_parser {
 
 void resp_parser_init(struct resp_parser *parser);
 void resp_parser_clear(struct resp_parser *parser); /* frees; it may be used again */
+void resp_parser_trim(struct resp_parser *parser);  /* frees what few commands need, if none is under way */
 
 /*
  * The bytes from the first of a command on; they may have moved since the last call, not changed. After RESP_COMMAND

@@ -373,8 +373,13 @@ struct auth_admission *stream_admission(struct stream *s)
 
 bool stream_admit(struct stream *s, struct auth_admission *admission)
 {
-	if (!auth_enter(admission))
+	/* The same client again keeps its place. */
+	if (s->admission.entered && s->admission.client == admission->client) {
+		admission->proved = admission->entered = true;
+		s->admission.entered = false;
+	} else if (!auth_enter(admission)) {
 		return false;
+	}
 	auth_admission_end(&s->admission);
 	s->admission = *admission;
 	*admission = (struct auth_admission){0};

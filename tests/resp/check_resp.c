@@ -270,6 +270,48 @@ START_TEST(test_limits)
 }
 END_TEST
 
+/* Limits that shrink behind its beginning, as a client has lost its rights: more than they allow is there already. */
+START_TEST(test_limits_shrink)
+{
+	static const char bytes[] = "*4\r\n$3\r\nSET\r\n$10\r\n0123456789\r\n$10\r\n0123456789\r\n$1\r\n";
+	struct resp_limits limits = wide;
+	struct resp_parser parser;
+
+	resp_parser_init(&parser);
+	ck_assert_int_eq(resp_parse(&parser, &limits, bytes, sizeof(bytes) - 5), RESP_MORE);
+	limits.total = limits.bulk = 20;
+	ck_assert_int_eq(resp_parse(&parser, &limits, bytes, sizeof(bytes) - 1), RESP_BAD);
+	ck_assert_str_eq(parser.error, "ERR Protocol error: command of more than 20 bytes");
+	resp_parser_clear(&parser);
+}
+END_TEST
+
+/* What many arguments took is not kept, unless a command is under way. */
+START_TEST(test_trim)
+{
+	struct resp_parser parser;
+	unsigned at = 0;
+	char *bytes = malloc(64 * KIB);
+
+	ck_assert_ptr_nonnull(bytes);
+	at += (unsigned)sprintf(bytes, "*5000\r\n");
+	for (unsigned i = 0; i < 5000; i++)
+		at += (unsigned)sprintf(bytes + at, "$1\r\nx\r\n");
+	resp_parser_init(&parser);
+	ck_assert_int_eq(resp_parse(&parser, &wide, bytes, at - 1), RESP_MORE);
+	resp_parser_trim(&parser);
+	ck_assert_int_eq(resp_parse(&parser, &wide, bytes, at), RESP_COMMAND);
+	ck_assert_uint_eq(parser.argc, 5000);
+	resp_parser_trim(&parser);
+	ck_assert_uint_eq(parser.room, 0);
+	ck_assert_int_eq(resp_parse(&parser, &wide, "PING\r\n", 6), RESP_COMMAND);
+	resp_parser_trim(&parser);
+	ck_assert_uint_ne(parser.room, 0);
+	resp_parser_clear(&parser);
+	free(bytes);
+}
+END_TEST
+
 START_TEST(test_inline)
 {
 	expect("  SET  k\tv \r\n", "[3:SET|1:k|1:v]");
@@ -1006,6 +1048,8 @@ int main(void)
 	tcase_add_test(tc, test_errors);
 	tcase_add_test(tc, test_long_lines);
 	tcase_add_test(tc, test_limits);
+	tcase_add_test(tc, test_limits_shrink);
+	tcase_add_test(tc, test_trim);
 	tcase_add_test(tc, test_want);
 	tcase_add_test(tc, test_model);
 	tc = suite_case(suite, "inline", NULL, NULL);

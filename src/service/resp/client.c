@@ -429,9 +429,12 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	} else if (!resp_multi_keeps(c, command, argv, argc)) {
 		rc = client_run(c, command, argv, argc);
 	}
-	if (rc == 0)
-		client_mute(c, len, pins);
-	return rc;
+	if (rc != 0)
+		return rc;
+	client_mute(c, len, pins);
+	if (c->step) /* of a command that was refused when it came again */
+		c->step_end(c);
+	return 0;
 }
 
 /* Nothing can be done now: what for, and until when. */
@@ -694,6 +697,8 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	resp_seen_commands(c); /* before its client hears of them */
 	client_write(c);
 	resp_seen_visit(c, len - used);
+	if (!c->pending)
+		resp_parser_trim(&c->parser);
 	if (c->closing)
 		stream_close(stream, 0, "the client asked for it");
 	else if (whole && n >= 0 && used < len)

@@ -159,8 +159,13 @@ int resp_do_reset(struct resp_client *c, const struct resp_arg *argv, unsigned a
 	resp_multi_free(c);
 	resp_seen_reset(c);
 	c->reply = RESP_REPLY_ON;
-	if (stream_admission(c->stream)->key)
-		c->authenticated = false;
+	if (stream_admission(c->stream)->key) {
+		struct auth_admission nothing = {.client = &auth_nothing,
+						 .table = auth_table_get(stream_admission(c->stream)->table)};
+
+		stream_admit(c->stream, &nothing); /* which has no limit */
+		resp_client_revised(c);
+	}
 	resp_simple(c->out, "RESET");
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #define BYTES_MAX (1 * GIB) /* of what is kept */
+#define LOOK_BACK 64        /* watched keys among which one that comes again is found */
 
 struct kept {
 	const struct resp_command *command;
@@ -23,9 +24,9 @@ struct resp_multi {
 	bool open, spoilt;
 	struct kept **kept;
 	unsigned count, room;
-	size_t bytes;
+	size_t bytes; /* of commands and of watched keys */
 	struct watched *watched;
-	unsigned watches;
+	unsigned watches, watch_room;
 };
 
 bool resp_multi_open(const struct resp_client *c)
@@ -56,32 +57,27 @@ static struct resp_multi *multi_of(struct resp_client *c)
 	return c->multi;
 }
 
-static void forget_commands(struct resp_multi *m)
-{
-	while (m->count)
-		free(m->kept[--m->count]);
-	free(m->kept);
-	m->kept = NULL;
-	m->room = 0;
-	m->bytes = 0;
-	m->open = m->spoilt = false;
-}
-
 static void forget_watched(struct resp_multi *m)
 {
 	while (m->watches)
 		free((void *)(uintptr_t)m->watched[--m->watches].key.at);
 	free(m->watched);
 	m->watched = NULL;
+	m->watch_room = 0;
+	m->bytes = 0; /* no command is kept then */
 }
 
 void resp_multi_free(struct resp_client *c)
 {
-	if (!c->multi)
+	struct resp_multi *m = c->multi;
+
+	if (!m)
 		return;
-	forget_commands(c->multi);
-	forget_watched(c->multi);
-	free(c->multi);
+	while (m->count)
+		free(m->kept[--m->count]);
+	free(m->kept);
+	forget_watched(m);
+	free(m);
 	c->multi = NULL;
 }
 
@@ -172,9 +168,10 @@ int resp_do_discard(struct resp_client *c, const struct resp_arg *argv, unsigned
 	return 0;
 }
 
+/* One that was watched long before is watched once more, which only takes memory. */
 static bool is_watched(const struct resp_multi *m, const struct resp_arg *key)
 {
-	for (unsigned i = 0; i < m->watches; i++)
+	for (unsigned i = m->watches > LOOK_BACK ? m->watches - LOOK_BACK : 0; i < m->watches; i++)
 		if (m->watched[i].key.len == key->len && memcmp(m->watched[i].key.at, key->at, key->len) == 0)
 			return true;
 	return false;
@@ -183,17 +180,27 @@ static bool is_watched(const struct resp_multi *m, const struct resp_arg *key)
 static int watch(struct resp_client *c, const struct resp_arg *key)
 {
 	struct resp_multi *m = c->multi;
-	struct watched *grown = realloc(m->watched, (m->watches + 1) * sizeof(*grown));
-	char *copy = malloc(key->len + 1);
+	size_t size = sizeof(struct watched) + key->len;
 	struct resp_value value;
+	char *copy;
 	int rc;
 
-	m->watched = grown ? grown : m->watched;
-	rc = grown && copy ? resp_view_stat(c, key, &value) : -ENOMEM;
+	if (m->watches == m->watch_room) {
+		unsigned room = m->watch_room ? 2 * m->watch_room : 8;
+		struct watched *grown = realloc(m->watched, room * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		m->watched = grown;
+		m->watch_room = room;
+	}
+	copy = m->bytes + size <= BYTES_MAX ? malloc(key->len + 1) : NULL;
+	rc = copy ? resp_view_stat(c, key, &value) : -ENOMEM;
 	if (rc < 0) {
 		free(copy);
 		return rc;
 	}
+	m->bytes += size;
 	memcpy(copy, key->at, key->len);
 	m->watched[m->watches++] = (struct watched){{copy, key->len}, value.version, value.expires};
 	return 0;
@@ -220,7 +227,7 @@ int resp_do_watch(struct resp_client *c, const struct resp_arg *argv, unsigned a
 int resp_do_unwatch(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	(void)argv, (void)argc;
-	if (c->multi)
+	if (c->multi && !c->multi->open) /* EXEC forgets them by itself, and its step has their names until then */
 		forget_watched(c->multi);
 	resp_ok(c);
 	return 0;
@@ -266,6 +273,7 @@ int resp_do_exec(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	}
 	rc = still_watched(c);
 	if (rc == -ESTALE) {
+		resp_view_end(c); /* before the keys go that it has */
 		resp_multi_free(c);
 		resp_null_array(c->out);
 		return 0;
@@ -277,7 +285,7 @@ int resp_do_exec(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 		rc = resp_view_commit(c);
 	if (rc == -EAGAIN || rc == -ESTALE)
 		return rc;
-	resp_view_end(c); /* before the keys go that it has */
+	resp_view_end(c); /* as above */
 	c->command = &resp_commands[RESP_CMD_EXEC];
 	resp_multi_free(c);
 	return rc;

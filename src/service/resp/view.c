@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #define COPY_MAX STORE_COPY_MAX /* longer values leave from where they are */
-#define TRIES 16                /* steps of making room in one call */
+#define ROOM_KEPT 4096          /* entries that a thread keeps memory for */
 
 enum change { KEPT, SET, DELETED, EXPIRES };
 
@@ -51,17 +51,20 @@ int resp_view_new(struct resp_thread *thread)
 	return thread->view ? 0 : -ENOMEM;
 }
 
-void resp_view_free(struct resp_thread *thread)
+static void view_clear(struct resp_view *v)
 {
-	struct resp_view *v = thread->view;
-
-	if (!v)
-		return;
 	free(v->entry);
 	free(v->slot);
 	free(v->check);
 	free(v->step);
-	free(v);
+	*v = (struct resp_view){.keep = v->keep};
+}
+
+void resp_view_free(struct resp_thread *thread)
+{
+	if (thread->view)
+		view_clear(thread->view);
+	free(thread->view);
 }
 
 static int view_grow(struct resp_view *v)
@@ -428,7 +431,8 @@ int resp_view_commit(struct resp_client *c)
 	}
 	if (!steps && reads < 2)
 		return 0;
-	if (v->count == 1 && v->entry[0].change == SET) {
+	/* A failed condition would take a long value away that is needed when the command runs again. */
+	if (v->count == 1 && v->entry[0].change == SET && !(v->entry[0].read && c->large.len)) {
 		rc = commit_one(c, &v->entry[0], now, &lsn);
 		c->tells = MAX(c->tells, lsn);
 		return rc;
@@ -488,6 +492,8 @@ void resp_view_end(struct resp_client *c)
 				v->slot[at] = 0;
 		}
 	v->count = v->sets = 0;
+	if (v->room > ROOM_KEPT)
+		view_clear(v);
 	while (v->keep) {
 		struct keep *keep = v->keep;
 

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""resp_hostile.py SOCKET ROUNDS: what no client of Redis's protocol does by mistake. The daemon is to be built with sanitizers, and has two
+workers."""
+import socket
+import sys
+import threading
+
+PATH, ROUNDS = sys.argv[1], int(sys.argv[2])
+LONG = 20000  # bytes, which go to their place at once
+failures = []
+
+
+class Client:
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(120)
+        self.socket.connect(PATH)
+        self.file = self.socket.makefile("rb")
+
+    def send(self, *commands):
+        words = [[w if isinstance(w, bytes) else str(w).encode() for w in c] for c in commands]
+        self.socket.sendall(b"".join(b"*%d\r\n" % len(c) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in c) for c in words))
+
+    def reply(self):
+        line = self.file.readline()
+        if not line.endswith(b"\r\n"):
+            raise EOFError(line)
+        if line[:1] == b"*":
+            return None if line == b"*-1\r\n" else [self.reply() for _ in range(int(line[1:]))]
+        if line[:1] == b"$":
+            return None if line == b"$-1\r\n" else self.file.read(int(line[1:]) + 2)[:-2]
+        return line[:-2].decode()
+
+    def ask(self, *words):
+        self.send(words)
+        return self.reply()
+
+
+def check(what, got, want):
+    if got != want:
+        failures.append(what)
+        print(f"FAILED: {what}: {got!r}, not {want!r}"[:500], file=sys.stderr)
+
+
+def watched_keys():
+    """A step has the names of watched keys until it ends."""
+    one, other = Client(), Client()
+    one.ask("WATCH", "watched 1", "watched 2")
+    other.ask("SET", "watched 2", "x")
+    one.ask("MULTI")
+    one.ask("SET", "written", "x")
+    check("EXEC behind a change", one.ask("EXEC"), None)
+    check("what it would have written", one.ask("GET", "written"), None)
+    one.ask("WATCH", "watched 1", "watched 2")
+    one.ask("MULTI")
+    one.ask("UNWATCH")
+    one.ask("SET", "watched 1", "y")
+    one.ask("GET", "watched 2")
+    check("UNWATCH in a transaction", one.ask("EXEC"), ["+OK", "+OK", b"x"])
+    one.ask("MULTI")
+    check("EXEC behind it", one.ask("EXEC"), [])
+    check("WATCH of many keys", one.ask("WATCH", *range(100000)), "+OK")
+    other.ask("SET", "0", "x")
+    one.ask("MULTI")
+    check("EXEC with many keys", one.ask("EXEC"), None)
+
+
+def one_long_value():
+    """Threads replace a value at once: each is whole. That none is read from where it was, the thread sanitizer sees."""
+    def replace(client, first):
+        for i in range(0, ROUNDS, 16):
+            client.send(*[("GETSET", "long", bytes([first + (i + j) % 16]) * LONG) for j in range(16)])
+            for _ in range(16):
+                old = client.reply()
+                if old is not None and (len(old) != LONG or old.count(old[:1]) != LONG):
+                    check("a value", old, "one byte again and again")
+
+    threads = [threading.Thread(target=replace, args=(Client(), ord("A") + 16 * i)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+watched_keys()
+one_long_value()
+sys.exit(1 if failures else 0)
