@@ -168,7 +168,7 @@ int auth_munge_decode(const char *credential, void *payload, size_t length, uid_
  * clients.c: what each client may do. A line each, the first word is the name: "*" has every client without a line,
  * "@7" the local user 7, "@*" every other local user.
  *
- *     app  kv read=app/,shared/ write=app/ connections=64
+ *     app  kv read=app/,shared/ write=app/ connections=64 stored=2G
  *     lab  kv gpu read= write= flush gpu=2 gpu_memory=1G
  *     mpi  peer channel names=lab.
  */
@@ -189,6 +189,7 @@ struct auth_client {
 	uint32_t services; /* bits, by the place in the names that auth_clients_load() was given */
 	bool flush;
 	struct auth_prefixes prefixes[AUTH_ACCESSES]; /* of keys to read and to write; of channels and groups */
+	uint64_t stored;                              /* bytes in the key/value store; AUTH_NO_LIMIT */
 	uint64_t connections, gpu_sessions, gpu_memory, bytes, requests; /* the last two a second; AUTH_NO_LIMIT */
 	struct auth_spent *spent;                                        /* NULL: these two have no limit */
 	char *text;

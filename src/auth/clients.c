@@ -19,7 +19,7 @@ struct auth_spent {
 
 #define NO_LIMITS                                                                                                      \
 	.connections = AUTH_NO_LIMIT, .gpu_sessions = AUTH_NO_LIMIT, .gpu_memory = AUTH_NO_LIMIT,                      \
-	.bytes = AUTH_NO_LIMIT, .requests = AUTH_NO_LIMIT
+	.bytes = AUTH_NO_LIMIT, .requests = AUTH_NO_LIMIT, .stored = AUTH_NO_LIMIT
 
 const struct auth_client auth_everything = {
 	.name = "*",
@@ -102,6 +102,7 @@ static const struct {
 	{"connections=", offsetof(struct auth_client, connections), .size = false, .least = 0},
 	{"gpu=", offsetof(struct auth_client, gpu_sessions), .size = false, .least = 0},
 	{"gpu_memory=", offsetof(struct auth_client, gpu_memory), .size = true, .least = 0},
+	{"stored=", offsetof(struct auth_client, stored), .size = true, .least = 0},
 	{"bytes=", offsetof(struct auth_client, bytes), .size = true, .least = 1},
 	{"requests=", offsetof(struct auth_client, requests), .size = false, .least = 1},
 };
@@ -244,7 +245,7 @@ int auth_clients_load(const char *path, const char *const *services, struct auth
 	if (rc != 0)
 		return rc;
 	rc = auth_clients_parse(path, text, length, services, out);
-	sodium_free(text);
+	auth_file_end(text, length);
 	return rc;
 }
 

@@ -2,6 +2,7 @@
 #include "auth/internal.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +40,12 @@ static int check_owner_and_mode(int fd, const char *path, bool secret, size_t *s
 	return 0;
 }
 
+void auth_file_end(char *text, size_t length)
+{
+	auth_wipe(text, length);
+	free(text);
+}
+
 int auth_file_read_open(int fd, const char *path, bool secret, char **text, size_t *length)
 {
 	size_t size, n = 0;
@@ -47,9 +54,9 @@ int auth_file_read_open(int fd, const char *path, bool secret, char **text, size
 
 	if (rc != 0)
 		return rc;
-	*text = sodium_malloc(size + 1);
+	*text = malloc(size + 1);
 	if (!*text) {
-		log_error("auth", "%s: no memory for its %zu bytes that may be locked", path, size);
+		log_error("auth", "%s: no memory for its %zu bytes", path, size);
 		return -ENOMEM;
 	}
 	while (n < size && (got = pread(fd, *text + n, size - n, (off_t)n)) > 0)
@@ -57,7 +64,7 @@ int auth_file_read_open(int fd, const char *path, bool secret, char **text, size
 	if (got < 0) {
 		rc = -errno;
 		log_error("auth", "%s: %s", path, strerror(errno));
-		sodium_free(*text);
+		auth_file_end(*text, n);
 		return rc;
 	}
 	(*text)[n] = '\0';

@@ -11,11 +11,13 @@
  */
 #define AUTH_FILE_MAX (16u << 20) /* bytes */
 
-/* The text in memory of sodium_malloc(), which ends with 0; sodium_free() it. `secret`: others may not even read it.
- * 0, -ENOENT, or another -errno, which alone is logged. */
+/* The text, which ends with 0. `secret`: others may not even read it. 0: auth_file_end() it, soon, as its memory may be
+ * swapped out: to lock it takes longer than a connection's handshake. -ENOENT, or another -errno, which alone is
+ * logged. */
 int auth_file_read(const char *path, bool secret, char **text, size_t *length);
 /* The same of a file that is open. */
 int auth_file_read_open(int fd, const char *path, bool secret, char **text, size_t *length);
+void auth_file_end(char *text, size_t length); /* wipes and frees */
 
 /* The lines of a text that are not empty and no comment. */
 struct auth_lines {

@@ -95,7 +95,7 @@ int auth_keys_load(const char *path, struct auth_keys **out)
 	if (rc != 0)
 		return rc;
 	rc = auth_keys_parse(path, text, length, false, out);
-	sodium_free(text);
+	auth_file_end(text, length);
 	return rc;
 }
 
@@ -141,7 +141,7 @@ int auth_key_load(const char *path, struct auth_key *out)
 	lines = auth_lines(text, length);
 	if (auth_lines_next(&lines))
 		why = auth_key_parse(lines.line, lines.length, out);
-	sodium_free(text);
+	auth_file_end(text, length);
 	if (!why)
 		return 0;
 	log_error("auth", "%s:%u: %s", path, MAX(lines.number, 1u), why);
@@ -181,7 +181,7 @@ static int append_locked(int fd, const char *path, const char *name, struct auth
 	if (length && text[length - 1] != '\n')
 		from = line; /* which ends the last line first */
 	rc = auth_keys_parse(path, text, length, true, &keys);
-	sodium_free(text);
+	auth_file_end(text, length);
 	if (rc == 0)
 		rc = auth_key_new(free_id(keys), name, out);
 	auth_keys_put(keys);

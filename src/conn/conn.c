@@ -117,7 +117,8 @@ void conn_handle(struct conn *conn, enum conn_event event)
 	case CONN_ACCEPTING:
 		if (event == CONN_EVENT_ESTABLISHED && conn_unproved(conn)) {
 			conn_set_state(conn, CONN_PROVING, event);
-			conn_has_buffers(conn);
+			if (conn_has_buffers(conn))
+				conn_prove_say_refusal(conn);
 		} else if (event == CONN_EVENT_ESTABLISHED) {
 			conn_enter_established(conn, event);
 		} else if (event == CONN_EVENT_DISCONNECTED || event == CONN_EVENT_CLOSE) {

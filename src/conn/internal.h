@@ -285,6 +285,8 @@ bool conn_prove_awaits(const struct conn *conn);
 void conn_prove_speak(struct conn *conn);
 /* Whether it sends before it is established: such a client its proof, a server why it is refused. */
 bool conn_prove_speaks(const struct conn *conn);
+/* The server says it to a client that was refused, perhaps before the fabric said that it is established. */
+void conn_prove_say_refusal(struct conn *conn);
 /* The proof is looked for in the first message. True: there are further records, from *offset on. */
 bool conn_prove_received(struct conn *conn, const void *data, size_t bytes, size_t *offset);
 /* munged has answered; the check is the prover's, or freed. */

@@ -21,13 +21,14 @@
 struct conn_prover {
 	struct auth_key key;
 	struct auth_transcript th;
-	uint8_t exchange[32]; /* the secret of this side's public key, which is in place of its nonce ... */
-	bool exchanges;       /* ... as it asks for encryption, or agrees */
-	enum auth_side side;  /* of this end */
-	bool proved;          /* the client, perhaps before the fabric said that the connection is established */
-	uid_t server;         /* MUNGE: what the server says of itself */
-	struct check *check;  /* MUNGE: of the server, until it is done; once it is proved, with the answer */
-	bool refused;         /* MUNGE: the client is told so, and is to go */
+	uint8_t exchange[32];     /* the secret of this side's public key, which is in place of its nonce ... */
+	bool exchanges;           /* ... as it asks for encryption, or agrees */
+	enum auth_side side;      /* of this end */
+	bool proved;              /* the client, perhaps before the fabric said that the connection is established */
+	uid_t server;             /* MUNGE: what the server says of itself */
+	struct check *check;      /* MUNGE: of the server, until it is done; once it is proved, with the answer */
+	enum wire_reason refused; /* MUNGE: the client is told so, when it is established for the fabric, and to go */
+	uint64_t detail;
 };
 
 static bool prover_munges(const struct conn *conn)
@@ -395,15 +396,25 @@ static void prove_refused(struct conn *conn, const char *why)
 /* It is told why, by what a request is refused by, and has as long to go as for its proof. */
 static void prove_refuse(struct conn *conn, enum wire_reason reason, uint64_t detail)
 {
-	const struct wire_reject reject = {.version = WIRE_VERSION, .reason = reason, .detail = detail};
-	const struct wire_record head = {.op = WIRE_OP_PROVED, .status = WIRE_DENIED};
-	uint8_t data[WIRE_REJECT_SIZE];
-
-	conn->prover->refused = true;
+	conn->prover->refused = reason;
+	conn->prover->detail = detail;
 	conn->error = wire_reason_errno(reason);
 	snprintf(conn->reason, sizeof(conn->reason), "refused: %s", wire_reason_name(reason));
+	if (conn->state == CONN_PROVING)
+		conn_prove_say_refusal(conn);
+}
+
+void conn_prove_say_refusal(struct conn *conn)
+{
+	const struct wire_record head = {.op = WIRE_OP_PROVED, .status = WIRE_DENIED};
+	struct wire_reject reject = {.version = WIRE_VERSION, .detail = conn->prover->detail};
+	uint8_t data[WIRE_REJECT_SIZE];
+
+	if (!conn->prover->refused)
+		return;
+	reject.reason = (uint16_t)conn->prover->refused;
 	wire_reject_encode(&reject, data);
-	if (conn->state != CONN_PROVING || !conn_say(conn, &head, data, sizeof(data), "", 0))
+	if (!conn_say(conn, &head, data, sizeof(data), "", 0))
 		conn_handle(conn, CONN_EVENT_CLOSE);
 }
 
@@ -555,7 +566,9 @@ void conn_prove_lost(struct conn *conn)
 	if (conn->reason[0] || !conn_prove_awaits(conn))
 		return;
 	conn->error = -EACCES;
-	snprintf(conn->reason, sizeof(conn->reason), MUNGE_REFUSED);
+	snprintf(conn->reason, sizeof(conn->reason),
+		 "the server has ended the connection in place of an answer to the credential of MUNGE; its log says "
+		 "why");
 }
 
 static void unproved_drop(struct pending_entry *entry, enum pending_reason reason)

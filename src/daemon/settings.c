@@ -101,7 +101,8 @@ static const struct setting general[] = {
 		 "beyond message_size, and those of the gpu service. More are refused."},
 	{"parked_memory", SETTING_SIZE, AT(parked_memory), "256M", MIB, 1ull << 50,
 	 .help = "Most memory for requests that wait, because their client takes no answers or others\n"
-		 "have their turn. Beyond it the client that has most of them is disconnected."},
+		 "have their turn. Beyond it the client that has most of them is disconnected. As much\n"
+		 "again for answers that Redis's clients leave untaken."},
 	{"credits", SETTING_NUMBER, AT(credits), "32", WIRE_CREDITS_MIN, WIRE_CREDITS_MAX,
 	 .help = "Most messages that a client may have under way towards this daemon."},
 	{"shared_receives", SETTING_NUMBER, AT(shared_receives), "1024", 16, 32767,
@@ -250,9 +251,9 @@ static void print_item(FILE *out, const char **separator, const char *item, size
 	*separator = ", ";
 }
 
-static void print_items(FILE *out, const struct setting *s)
+static void print_items(FILE *out, const struct setting *s, const char *items)
 {
-	const char *separator = "", *items = s->value;
+	const char *separator = "";
 	bool every = strcmp(items, SETTING_EVERY) == 0;
 	const char *name;
 
@@ -278,7 +279,7 @@ static void print_setting(FILE *out, const struct setting *s)
 	print_help(out, indent, s->help);
 	fprintf(out, "%s#%s = ", indent, dot ? dot + 1 : s->path);
 	if (s->type == SETTING_LIST || s->type == SETTING_SET)
-		print_items(out, s);
+		print_items(out, s, value);
 	else if (s->type == SETTING_NUMBER || s->type == SETTING_BOOL)
 		fputs(value, out);
 	else

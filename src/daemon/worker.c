@@ -561,6 +561,7 @@ static int worker_make_streams(struct worker *w)
 	struct stream_attr attr = {.stall = c->stall_timeout,
 				   .first = c->first_request_timeout,
 				   .keepalive = c->keepalive,
+				   .budget = c->parked_memory / w->daemon->workers,
 				   .turn = c->turn,
 				   .clock = time_now};
 	int rc = stream_group_create(&attr, &w->streams);

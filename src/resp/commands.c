@@ -11,7 +11,6 @@ const struct resp_command resp_commands[RESP_IDS] = {
 
 /* Of Redis 7.2, and not of rdmad. Sorted. */
 static const char *const refused[] = {
-	"bgrewriteaof",
 	"bitcount",
 	"bitfield",
 	"bitfield_ro",
@@ -59,7 +58,6 @@ static const char *const refused[] = {
 	"lset",
 	"ltrim",
 	"migrate",
-	"module",
 	"monitor",
 	"move",
 	"pfadd",
@@ -72,13 +70,11 @@ static const char *const refused[] = {
 	"replicaof",
 	"restore",
 	"restore-asking",
-	"role",
 	"rpop",
 	"rpoplpush",
 	"rpush",
 	"rpushx",
 	"sadd",
-	"save",
 	"scard",
 	"sdiff",
 	"sdiffstore",

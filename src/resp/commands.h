@@ -142,6 +142,14 @@
 	    "1.0.0", "O(1)", "Returns when the store was last written to disk, as a UNIX time.")                       \
 	ROW(BGSAVE, "bgsave", -1, RESP_ADMIN | RESP_NOSCRIPT | RESP_NO_ASYNC_LOADING, 0, 0, 0, RESP_SERVER, "1.0.0",   \
 	    "O(1)", "Writes the store to disk in the background.")                                                     \
+	ROW(SAVE, "save", 1, RESP_ADMIN | RESP_NOSCRIPT | RESP_NO_ASYNC_LOADING | RESP_NO_MULTI, 0, 0, 0, RESP_SERVER, \
+	    "1.0.0", "O(1)", "Writes the store to disk; it is written in the background.")                             \
+	ROW(BGREWRITEAOF, "bgrewriteaof", 1, RESP_ADMIN | RESP_NOSCRIPT | RESP_NO_ASYNC_LOADING, 0, 0, 0, RESP_SERVER, \
+	    "1.0.0", "O(1)", "Makes the log short, in the background.")                                                \
+	ROW(ROLE, "role", 1, RESP_NOSCRIPT | RESP_LOADING | RESP_STALE | RESP_FAST | RESP_DANGEROUS, 0, 0, 0,          \
+	    RESP_SERVER, "2.8.12", "O(1)", "Returns whether the server copies another one, which it does not.")        \
+	ROW(MODULE, "module", -2, 0, 0, 0, 0, RESP_SERVER, "4.0.0", "By its kind",                                     \
+	    "Is about modules, of which there are none.")                                                              \
 	ROW(SHUTDOWN, "shutdown", -1,                                                                                  \
 	    RESP_ADMIN | RESP_NOSCRIPT | RESP_LOADING | RESP_STALE | RESP_NO_MULTI | RESP_ALLOW_BUSY, 0, 0, 0,         \
 	    RESP_SERVER, "1.0.0", "O(N) for N keys where they are written, else O(1)", "Ends the server.")             \
@@ -316,6 +324,10 @@
 	    "Lists the kinds of CONFIG.")                                                                              \
 	ROW(MEMORY_USAGE, "memory|usage", -3, RESP_READONLY, 2, 2, 1, RESP_SERVER, "4.0.0", "O(1)",                    \
 	    "Returns how many bytes a key and its value take.")                                                        \
+	ROW(MEMORY_DOCTOR, "memory|doctor", 2, 0, 0, 0, 0, RESP_SERVER, "4.0.0", "O(1)",                               \
+	    "Tells what is wrong with the use of memory.")                                                             \
+	ROW(MEMORY_STATS, "memory|stats", 2, 0, 0, 0, 0, RESP_SERVER, "4.0.0", "O(1)",                                 \
+	    "Returns figures of the use of memory.")                                                                   \
 	ROW(MEMORY_HELP, "memory|help", 2, RESP_LOADING | RESP_STALE, 0, 0, 0, RESP_SERVER, "4.0.0", "O(1)",           \
 	    "Lists the kinds of MEMORY.")                                                                              \
 	ROW(LATENCY_LATEST, "latency|latest", 2, RESP_ADMIN | RESP_NOSCRIPT | RESP_LOADING | RESP_STALE, 0, 0, 0,      \
@@ -324,6 +336,10 @@
 	    0, RESP_SERVER, "7.0.0", "O(N) for N commands", "Returns how long commands took, as histograms.")          \
 	ROW(LATENCY_RESET, "latency|reset", -2, RESP_ADMIN | RESP_NOSCRIPT | RESP_LOADING | RESP_STALE, 0, 0, 0,       \
 	    RESP_SERVER, "2.8.13", "O(1)", "Forgets events that took long.")                                           \
+	ROW(LATENCY_HISTORY, "latency|history", 3, RESP_ADMIN | RESP_NOSCRIPT | RESP_LOADING | RESP_STALE, 0, 0, 0,    \
+	    RESP_SERVER, "2.8.13", "O(1)", "Returns how long events of a kind took.")                                  \
+	ROW(LATENCY_DOCTOR, "latency|doctor", 2, RESP_ADMIN | RESP_NOSCRIPT | RESP_LOADING | RESP_STALE, 0, 0, 0,      \
+	    RESP_SERVER, "2.8.13", "O(1)", "Tells why commands take long.")                                            \
 	ROW(LATENCY_HELP, "latency|help", 2, RESP_LOADING | RESP_STALE, 0, 0, 0, RESP_SERVER, "2.8.13", "O(1)",        \
 	    "Lists the kinds of LATENCY.")                                                                             \
 	ROW(SLOWLOG_GET, "slowlog|get", -2, RESP_ADMIN | RESP_LOADING | RESP_STALE, 0, 0, 0, RESP_SERVER, "2.2.12",    \
@@ -387,6 +403,8 @@
 	    "Ends the script that runs.")                                                                              \
 	ROW(SCRIPT_HELP, "script|help", 2, RESP_LOADING | RESP_STALE, 0, 0, 0, RESP_SCRIPTING, "5.0.0", "O(1)",        \
 	    "Lists the kinds of SCRIPT.")                                                                              \
+	ROW(MODULE_LIST, "module|list", 2, RESP_ADMIN | RESP_NOSCRIPT, 0, 0, 0, RESP_SERVER, "4.0.0", "O(1)",          \
+	    "Lists the modules.")                                                                                      \
 	ROW(FUNCTION_FLUSH, "function|flush", -2, RESP_WRITE | RESP_NOSCRIPT, 0, 0, 0, RESP_SCRIPTING, "7.0.0",        \
 	    "O(1)", "Deletes all functions, of which there are none.")
 

@@ -148,6 +148,7 @@ static void item_leave(struct commit *c, struct stripe *s, struct store_item *it
 {
 	evict_remove(c->store, s, item);
 	wheel_remove(c->store, s, item);
+	owner_discharge(c->store, item);
 }
 
 /* What has expired goes, and leaves its place to the step. */
@@ -202,6 +203,7 @@ static void put_apply(struct commit *c, struct store_step *step)
 	if (f.item) {
 		evict_replace(c->store, f.s, f.item, item);
 		wheel_remove(c->store, f.s, f.item);
+		owner_discharge(c->store, f.item);
 		dead_add(&c->store->arena, &c->dead, f.item);
 	} else {
 		evict_add(c->store, f.s, item);

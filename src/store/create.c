@@ -56,6 +56,19 @@ static int stripes_create(struct store *store, unsigned n, uint64_t epoch)
 	return 0;
 }
 
+static int owners_create(struct store *store)
+{
+	size_t bytes = STORE_OWNERS * sizeof(struct owner);
+
+	store->owner = aligned_alloc(CACHE_LINE, bytes);
+	if (!store->owner)
+		return -ENOMEM;
+	memset(store->owner, 0, bytes);
+	for (unsigned i = 0; i < STORE_OWNERS; i++)
+		atomic_init(&store->owner[i].limit, UINT64_MAX);
+	return 0;
+}
+
 uint64_t store_epoch(void)
 {
 	struct timespec t;
@@ -82,6 +95,9 @@ int store_create(const struct store_config *config, struct store **out)
 	rc = random_fill(&store->seed, sizeof(store->seed));
 	if (rc != 0)
 		goto free_store;
+	rc = owners_create(store);
+	if (rc != 0)
+		goto free_store;
 	rc = changes_init(&store->changes, config->changes, config->arena_size);
 	if (rc != 0)
 		goto free_store;
@@ -101,6 +117,7 @@ close_arena:
 free_changes:
 	changes_fini(&store->changes);
 free_store:
+	free(store->owner);
 	free(store);
 	if (rc != -ENOMEM)
 		return rc;
@@ -133,6 +150,7 @@ void store_destroy(struct store *store)
 	stripes_free(store);
 	arena_fini(&store->arena);
 	changes_fini(&store->changes);
+	free(store->owner);
 	free(store);
 }
 

@@ -271,8 +271,7 @@ static bool order_victim(struct store *store, struct victim *out)
 }
 
 /* The tag may be that of a former item: the index is what tells, under the stripe's lock. */
-static bool link_evict(struct store *store, struct stripe *s, uint32_t tag, uint32_t link, uint64_t *size,
-		       struct dead *dead)
+bool evict_link(struct store *store, struct stripe *s, uint32_t tag, uint32_t link, uint64_t *size, struct dead *dead)
 {
 	struct store_item *item = arena_item(&store->arena, link);
 	struct slot slot;
@@ -299,7 +298,7 @@ bool evict_next(struct store *store, uint64_t *size)
 		return false;
 	s = store_stripe(store, v.tag);
 	lock_take(&s->lock, LOCK_STRIPE);
-	if (link_evict(store, s, v.tag, v.link, size, &dead) && v.was_small) {
+	if (evict_link(store, s, v.tag, v.link, size, &dead) && v.was_small) {
 		ghost_grow(store, s);
 		if (s->ghost)
 			ghost_put(store, s, v.tag);
@@ -318,7 +317,7 @@ bool evict_item(struct store *store, struct store_item *item)
 	bool done;
 
 	lock_take(&s->lock, LOCK_STRIPE);
-	done = link_evict(store, s, tag, arena_link(&store->arena, item), &size, &dead);
+	done = evict_link(store, s, tag, arena_link(&store->arena, item), &size, &dead);
 	lock_give(&s->lock, LOCK_STRIPE);
 	store_dead_release(store, &dead);
 	return done;

@@ -8,6 +8,7 @@
  *   load.c    changes that were kept, applied again
  *   index.c   a stripe's table: buckets of one cache line, incremental growth, scan
  *   evict.c   the order of eviction
+ *   owner.c   whose the bytes are, and how many each may have
  *   room.c    making room, in steps
  *   move.c    an item to another place
  *   wheel.c   a stripe's timer wheel
@@ -68,7 +69,8 @@ _Static_assert(sizeof(struct store_item) == 48, "a header is three quarters of a
 struct item_attributes {
 	uint32_t flags;
 	uint8_t type;
-	uint8_t reserved[3];
+	uint8_t reserved;
+	uint16_t owner;
 };
 
 _Static_assert(sizeof(struct item_attributes) == 8, "so many bytes more");
@@ -538,6 +540,15 @@ void changes_return(struct changes *c, unsigned n);
  * sooner. */
 bool changes_hold_dropped(const struct changes *c, uint64_t size);
 
+struct owner {
+	_Alignas(CACHE_LINE) _Atomic uint64_t bytes;
+	_Atomic uint64_t limit;
+	_Atomic bool looking; /* a thread is, and has the rest */
+	unsigned rounds;      /* the hand went without a victim */
+	unsigned stripe;      /* where the hand is */
+	struct index_cursor hand;
+};
+
 struct store {
 	enum store_eviction eviction;
 	uint64_t value_max;
@@ -545,6 +556,7 @@ struct store {
 	unsigned stripe_shift; /* tag >> this is the stripe */
 	unsigned stripes;
 	struct stripe *stripe;
+	struct owner *owner; /* STORE_OWNERS; 0 is nobody */
 	_Alignas(CACHE_LINE) _Atomic uint32_t tick_hand;
 	_Atomic uint64_t due, out_of_memory, reserved, moves;
 	pthread_mutex_t window_lock;
@@ -700,6 +712,9 @@ void evict_move(struct store *store, struct stripe *s, struct store_item *old, s
  * faster. */
 bool evict_next(struct store *store, uint64_t *size);
 
+/* Evicts an item by its link, if that is in the table, and nobody has it pinned. Under the stripe's lock. */
+bool evict_link(struct store *store, struct stripe *s, uint32_t tag, uint32_t link, uint64_t *size, struct dead *dead);
+
 /* Evicts what the extent holds, unless it is pinned. */
 bool evict_item(struct store *store, struct store_item *item);
 
@@ -719,6 +734,23 @@ static inline void evict_replace(struct store *store, struct stripe *s, struct s
 		return; /* hits are not counted */
 	evict_move(store, s, old, new);
 	evict_touch(new);
+}
+
+/*
+ * owner.c
+ */
+
+/* Counts an item that is to be written, of item_bytes(). No stripe's lock held. -EDQUOT, -EAGAIN: nothing was counted,
+ * see store_set_limit(). */
+int owner_charge(struct store *store, uint16_t owner, uint32_t tag, const void *key, size_t key_len, uint64_t bytes);
+
+/* It leaves the index, or was not published. */
+static inline void owner_discharge(struct store *store, const struct store_item *item)
+{
+	uint16_t owner = unlikely(item->attributes) ? item_attributes(item).owner : 0;
+
+	if (unlikely(owner))
+		atomic_fetch_sub_explicit(&store->owner[owner].bytes, item_bytes(item), memory_order_relaxed);
 }
 
 /*

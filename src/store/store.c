@@ -37,6 +37,8 @@ uint32_t store_tag(const struct store *store, const void *key, size_t key_len)
 	return key_tag(store, key, key_len);
 }
 
+static const struct store_put put_always = {.condition = STORE_ALWAYS, .expires = TIME_NEVER};
+
 static uint64_t item_asked(const struct store_item *item)
 {
 	return (uint64_t)item->key_len + item->value_len;
@@ -50,6 +52,7 @@ static void item_free(struct store *store, struct store_item *item)
 /* What item_create() made, and was not published. */
 static void item_discard(struct store *store, struct store_item *item)
 {
+	owner_discharge(store, item);
 	item_free(store, item);
 	change_return(store);
 }
@@ -101,6 +104,7 @@ void store_item_drop(struct store *store, struct stripe *s, struct slot slot, st
 	must(stripe_is_mine(s));
 	index_remove(&s->index, slot);
 	item_unlink(store, s, item);
+	owner_discharge(store, item);
 	if (unlikely(store->changes.on) && why == DROP_EXPIRED)
 		stripe_removed(s, item->version); /* which may not have been told of yet */
 	if (unlikely(store->changes.on) && why <= DROP_EVICTED && drop_tell(store, s, item, why))
@@ -133,21 +137,18 @@ static uint64_t item_sizes(size_t key_len, uint64_t value_len, bool attributes)
 /* Whether what is written is to have room for them. */
 static bool put_has_attributes(const struct store_put *put)
 {
-	return put->flags || put->type || put->keep_attributes;
+	return put->flags || put->type || put->owner || put->keep_attributes;
 }
 
-/* `part`: so much of the value is enough to begin with; 0: all of it. */
-static int item_create(struct store *store, uint32_t tag, const void *key, size_t key_len, uint64_t value_len,
-		       bool attributes, uint64_t part, uint64_t now, struct store_item **out)
+/* Room for it; with rc not 0 nothing was taken. */
+static int item_alloc(struct store *store, uint32_t tag, size_t key_len, uint64_t value_len, uint64_t tail,
+		      uint64_t part, uint64_t now, struct store_item **out)
 {
-	const uint64_t tail = attributes ? sizeof(struct item_attributes) : 0;
 	uint64_t size = item_size(key_len, value_len) + tail;
 	struct room_want want;
 	struct store_item *item;
 	int rc;
 
-	if (unlikely(value_len > store->value_max))
-		return -EFBIG;
 	if (unlikely(!change_grant(store)))
 		return -EAGAIN;
 	item = arena_alloc(&store->arena, size, key_len + value_len);
@@ -165,12 +166,47 @@ static int item_create(struct store *store, uint32_t tag, const void *key, size_
 			return rc;
 		}
 	}
+	*out = item;
+	return 0;
+}
+
+static void item_set_attributes(struct store_item *item, struct item_attributes attributes)
+{
+	memcpy((char *)item + item_size(item->key_len, item->value_len), &attributes, sizeof(attributes));
+}
+
+/* `part`: so much of the value is enough to begin with; 0: all of it. */
+static int item_create(struct store *store, uint32_t tag, const void *key, size_t key_len, uint64_t value_len,
+		       const struct store_put *put, uint64_t part, uint64_t now, struct store_item **out)
+{
+	const bool attributes = put_has_attributes(put);
+	const uint64_t tail = unlikely(attributes) ? sizeof(struct item_attributes) : 0;
+	uint64_t size = item_size(key_len, value_len) + tail;
+	struct store_item *item;
+	int rc;
+
+	if (unlikely(value_len > store->value_max))
+		return -EFBIG;
+	if (unlikely(put->owner)) {
+		rc = owner_charge(store, put->owner, tag, key, key_len, size);
+		if (rc != 0)
+			return rc;
+	}
+	rc = item_alloc(store, tag, key_len, value_len, tail, part, now, &item);
+	if (unlikely(rc != 0)) {
+		if (put->owner)
+			atomic_fetch_sub_explicit(&store->owner[put->owner].bytes, size, memory_order_relaxed);
+		return rc;
+	}
 	atomic_store_explicit(&item->tag, tag, memory_order_relaxed);
 	/* A clearing of a window reads the heat of any item, and then at whether it is published. */
 	__atomic_store_n(&item->sizes, item_sizes(key_len, value_len, attributes), __ATOMIC_RELAXED);
 	item->queue = QUEUE_NONE;
 	item->wheel_prev = 0;
 	memcpy(item->key, key, key_len);
+	if (unlikely(attributes))
+		item_set_attributes(
+			item, (struct item_attributes){.flags = put->flags, .type = put->type, .owner = put->owner});
 	*out = item;
 	return 0;
 }
@@ -364,15 +400,13 @@ static int reserve(struct store *store, const void *key, size_t key_len, uint64_
 	if (!key_valid(key_len))
 		return -EINVAL;
 	tag = key_tag(store, key, key_len);
-	rc = item_create(store, tag, key, key_len, value_len, put && put_has_attributes(put), part, now, &item);
+	rc = item_create(store, tag, key, key_len, value_len, put, part, now, &item);
 	if (rc != 0)
 		return rc;
 	s = stripe_lock(store, tag);
 	s->pinned++;
 	lock_give(&s->lock, LOCK_STRIPE);
 	atomic_fetch_add_explicit(&store->reserved, reserved_bytes(store, item), memory_order_relaxed);
-	if (item->attributes)
-		memset((char *)item + item_size(key_len, value_len), 0, sizeof(struct item_attributes));
 	ref_set(out, item, 0);
 	return 0;
 }
@@ -380,7 +414,7 @@ static int reserve(struct store *store, const void *key, size_t key_len, uint64_
 int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t now,
 		  struct store_ref *out)
 {
-	return reserve(store, key, key_len, value_len, NULL, 0, now, out);
+	return reserve(store, key, key_len, value_len, &put_always, 0, now, out);
 }
 
 int store_reserve_for(struct store *store, const void *key, size_t key_len, uint64_t value_len,
@@ -397,10 +431,10 @@ static uint64_t ref_ready(struct store *store, const struct store_ref *ref)
 	return MIN(ref->len, arena_extent(&store->arena, ref->item) - offset);
 }
 
-int store_reserve_part(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t part,
-		       uint64_t now, struct store_ref *out, uint64_t *ready)
+int store_reserve_part(struct store *store, const void *key, size_t key_len, uint64_t value_len,
+		       const struct store_put *put, uint64_t part, uint64_t now, struct store_ref *out, uint64_t *ready)
 {
-	int rc = reserve(store, key, key_len, value_len, NULL, MAX(part, STORE_PART_MIN), now, out);
+	int rc = reserve(store, key, key_len, value_len, put ? put : &put_always, MAX(part, STORE_PART_MIN), now, out);
 
 	if (rc != 0)
 		return rc;
@@ -464,13 +498,15 @@ static int put_check(const struct store_put *put, const struct store_item *old)
 	return -EINVAL;
 }
 
-static void item_set_attributes(struct store_item *item, const struct store_put *put, const struct store_item *old)
+/* It counts for the owner that it was made for. */
+static void item_take_attributes(struct store_item *item, const struct store_put *put, const struct store_item *old)
 {
 	struct item_attributes attributes = {.flags = put->flags, .type = put->type};
 
 	if (put->keep_attributes && old)
 		attributes = item_attributes(old);
-	memcpy((char *)item + item_size(item->key_len, item->value_len), &attributes, sizeof(attributes));
+	attributes.owner = item_attributes(item).owner;
+	item_set_attributes(item, attributes);
 }
 
 /* The index step of a write: under the stripe's lock, with a whole item. */
@@ -486,6 +522,7 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 		evict_replace(store, s, old, item);
 		wheel_remove(store, s, old);
 		slot.bucket->link[slot.at] = link;
+		owner_discharge(store, old);
 		dead_add(&store->arena, dead, old);
 	} else {
 		rc = index_insert(&s->index, tag, link);
@@ -506,8 +543,6 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 	return 0;
 }
 
-static const struct store_put put_always = {.condition = STORE_ALWAYS, .expires = TIME_NEVER};
-
 /* Consumes the item, which the index does not hold yet. */
 static int item_publish(struct store *store, struct store_item *item, const struct store_put *put, uint64_t now,
 			uint64_t *version)
@@ -525,7 +560,7 @@ static int item_publish(struct store *store, struct store_item *item, const stru
 		item->expires = put->keep_expiry && old ? old->expires : put->expires;
 		must(item->attributes || !put_has_attributes(put));
 		if (unlikely(item->attributes))
-			item_set_attributes(item, put, old);
+			item_take_attributes(item, put, old);
 		rc = item_put(store, s, item, old, slot, put, &dead);
 	}
 	if (likely(rc == 0)) {
@@ -562,8 +597,7 @@ int store_set(struct store *store, const void *key, size_t key_len, const void *
 		return -EINVAL;
 	if (likely(!put))
 		put = &put_always;
-	rc = item_create(store, key_tag(store, key, key_len), key, key_len, value_len,
-			 unlikely(put_has_attributes(put)), 0, now, &item);
+	rc = item_create(store, key_tag(store, key, key_len), key, key_len, value_len, put, 0, now, &item);
 	if (unlikely(rc != 0))
 		return rc;
 	if (value_len)
@@ -594,7 +628,7 @@ static int integer_parse(const unsigned char *text, uint64_t len, int64_t *out)
 
 /* The number now and what the write will be conditional on. */
 static int integer_read(struct store *store, uint32_t tag, const void *key, size_t key_len, uint64_t now,
-			uint64_t expires, int64_t *value, struct store_put *put)
+			const struct store_put *with, int64_t *value, struct store_put *put)
 {
 	struct stripe *s = stripe_lock(store, tag);
 	struct dead dead = {0};
@@ -603,7 +637,8 @@ static int integer_read(struct store *store, uint32_t tag, const void *key, size
 	int rc = 0;
 
 	*value = 0;
-	*put = (struct store_put){.condition = STORE_IF_ABSENT, .expires = expires, .keep_expiry = true};
+	*put = (struct store_put){
+		.condition = STORE_IF_ABSENT, .expires = with->expires, .keep_expiry = true, .owner = with->owner};
 	if (item) {
 		put->condition = STORE_IF_VERSION;
 		put->version = item->version;
@@ -621,8 +656,8 @@ static bool publish_lost_race(int rc)
 	return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE;
 }
 
-int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t expires, uint64_t now,
-		int64_t *value, uint64_t *version)
+int store_count_for(struct store *store, const void *key, size_t key_len, int64_t delta, const struct store_put *with,
+		    uint64_t now, int64_t *value, uint64_t *version)
 {
 	struct store_item *item;
 	struct store_put put;
@@ -635,13 +670,13 @@ int store_count(struct store *store, const void *key, size_t key_len, int64_t de
 		return -EINVAL;
 	tag = key_tag(store, key, key_len);
 	do { /* the extent is made without the lock, so another thread may have been faster */
-		rc = integer_read(store, tag, key, key_len, now, expires, &result, &put);
+		rc = integer_read(store, tag, key, key_len, now, with, &result, &put);
 		if (rc != 0)
 			return rc;
 		if (__builtin_add_overflow(result, delta, &result))
 			return -ERANGE;
 		len = snprintf(text, sizeof(text), "%lld", (long long)result);
-		rc = item_create(store, tag, key, key_len, (uint64_t)len, put.keep_attributes, 0, now, &item);
+		rc = item_create(store, tag, key, key_len, (uint64_t)len, &put, 0, now, &item);
 		if (rc != 0)
 			return rc;
 		memcpy(item_value(item), text, (size_t)len);
@@ -650,6 +685,13 @@ int store_count(struct store *store, const void *key, size_t key_len, int64_t de
 	if (rc == 0 && value)
 		*value = result;
 	return rc;
+}
+
+int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t expires, uint64_t now,
+		int64_t *value, uint64_t *version)
+{
+	return store_count_for(store, key, key_len, delta, &(struct store_put){.expires = expires}, now, value,
+			       version);
 }
 
 /* One key whose item is changed in its place: a step under the stripe's lock, which is a change if it is told to be

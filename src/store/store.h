@@ -51,6 +51,7 @@ struct store_config {
 struct store;
 
 struct store_item;
+struct store_put;
 
 /* What an item's value is, and so which commands take it. The store keeps it and looks at it no further. */
 enum store_type { STORE_STRING, STORE_HASH };
@@ -143,11 +144,13 @@ int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t
  * it. Else there is for `part` bytes at least, 64 KiB or more, and *ready says for how many. What lies where the rest
  * is to be stays there until that is asked for: by store_reserve_more(), which makes room for the first `bytes` of it.
  * It returns 0; -EAGAIN: call again, see "Steps" above; -EBUSY: something that is pinned is in the way, call again
- * later. *ready may rise in each case. Publish when all is ready; abandon at any time.
+ * later. *ready may rise in each case. Publish when all is ready; abandon at any time. `put`: as of
+ * store_reserve_for(), or NULL.
  */
 #define STORE_PART_MIN (64 * KIB)
-int store_reserve_part(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t part,
-		       uint64_t now, struct store_ref *out, uint64_t *ready);
+int store_reserve_part(struct store *store, const void *key, size_t key_len, uint64_t value_len,
+		       const struct store_put *put, uint64_t part, uint64_t now, struct store_ref *out,
+		       uint64_t *ready);
 int store_reserve_more(struct store *store, struct store_ref *ref, uint64_t bytes, uint64_t *ready);
 
 enum store_condition {
@@ -168,10 +171,11 @@ struct store_put {
 	bool keep_attributes; /* those of the value that is replaced; these where there is none */
 	uint8_t type;         /* an enum store_type */
 	uint32_t flags;       /* the client's, of no meaning here */
+	uint16_t owner;       /* below STORE_OWNERS: for whom it counts from now on, see store_set_limit(); 0: nobody */
 };
 
-/* store_reserve() for an item that is to have attributes, or perhaps, as it keeps those of another: with the put that
- * it is published with, or one that has the same. */
+/* store_reserve() for an item that is to have attributes or an owner, or perhaps, as it keeps those of another: with
+ * the put that it is published with, or one that has the same. */
 int store_reserve_for(struct store *store, const void *key, size_t key_len, uint64_t value_len,
 		      const struct store_put *put, uint64_t now, struct store_ref *out);
 
@@ -193,6 +197,21 @@ int store_set(struct store *store, const void *key, size_t key_len, const void *
  * STORE_STRING; -ERANGE: would overflow; -ENOMEM; -EAGAIN: call again. value and version may be NULL. */
 int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t expires, uint64_t now,
 		int64_t *value, uint64_t *version);
+
+/* The same for an owner: of the put `expires` and `owner` are looked at. */
+int store_count_for(struct store *store, const void *key, size_t key_len, int64_t delta, const struct store_put *with,
+		    uint64_t now, int64_t *value, uint64_t *version);
+
+/*
+ * Owners: some bytes of the store count for somebody, and have a limit. An item counts, with key, value and 56 bytes,
+ * for the owner that wrote it last, from its reservation on until it is deleted, expires, is evicted or written over. A
+ * write beyond the limit evicts what else the owner has, where eviction is on; these are steps, see above. -EDQUOT:
+ * eviction is off, or what the owner has is pinned or not published yet, or the item is longer than the limit. What a
+ * write takes the place of makes room for it. Owners are numbers of the caller's; nothing of them is in a change.
+ */
+#define STORE_OWNERS 1024
+void store_set_limit(struct store *store, uint16_t owner, uint64_t limit); /* UINT64_MAX: none, as in the beginning */
+uint64_t store_owner_bytes(const struct store *store, uint16_t owner);
 
 /* 1 deleted, 0 no such key. `if_version` 0: whatever version; else -ESTALE for another one. -EAGAIN: no room for
  * changes. */
@@ -244,7 +263,8 @@ struct store_step {
 	uint32_t tag;         /* the store's own */
 	const void *key;      /* of DELETE and EXPIRE; a PUT has that of its reservation */
 	size_t key_len;       /* the same */
-	struct store_ref ref; /* of PUT: a reservation, whole and filled; of others undefined afterwards */
+	struct store_ref ref; /* of PUT: a reservation, whole and filled, with the attributes that it was made with; of
+			       * others undefined afterwards */
 	uint64_t expires;     /* of PUT and EXPIRE */
 	uint64_t version;     /* out: of PUT, the new one; of EXPIRE, that of the item; else 0 */
 };

@@ -49,6 +49,7 @@ static void stream_end(struct stream *s)
 	list_del(&s->ready);
 	list_del(&s->timed);
 	list_del(&s->quiet);
+	epoll_ctl(group->epoll, EPOLL_CTL_DEL, s->fd, NULL); /* which local_close() may keep open for a while */
 	local_close(s->fd);
 	quota_give(s->share);
 	auth_admission_end(&s->admission);

@@ -4,8 +4,10 @@
  * stream, which says how many it used; what it writes leaves in order, as memory of its own or as memory that is pinned
  * until it has left. Owns no loop and no clock.
  *
- * Back-pressure: a stream whose other end takes no answers is not read, so its owner is handed nothing, while more than
- * STREAM_OUT_HIGH bytes wait to leave; one that takes none of them for `stall` is closed.
+ * Back-pressure: a stream whose other end takes no answers is not read, so its owner is handed nothing, while as many
+ * bytes wait to leave as the group's budget has left (STREAM_OUT_HIGH in any case). So one alone has half of it, and
+ * many have little each. (Dynamic thresholds: Choudhury, Hahne, IEEE/ACM Transactions on Networking 1998.) Clients that
+ * write many requests before they read any answer need that. One that takes no answer for `stall` is closed.
  *
  * Cost of a turn: one epoll_wait() for all, and for each stream that has something a read and a write. A stream at rest
  * has no buffers.
@@ -24,7 +26,7 @@ struct stream;
 struct stream_group;
 
 #define STREAM_READ (64 * KIB)    /* most bytes of one read, but into memory of the owner's */
-#define STREAM_OUT_HIGH (1 * MIB) /* waiting to leave: nothing more is handed over */
+#define STREAM_OUT_HIGH (1 * MIB) /* waiting to leave, which each stream may have */
 
 /* Memory that leaves in its place among the bytes. When it has left, or never will, release(owner, item). */
 struct stream_piece {
@@ -56,6 +58,7 @@ struct stream_attr {
 	uint64_t idle;      /* ns after which a client that says nothing is closed; 0: never */
 	uint64_t first;     /* ns after which a stream that said nothing may give way; 0: never */
 	uint64_t keepalive; /* ns of silence after which the other end's host is asked; 0: never */
+	uint64_t budget;    /* bytes that may wait to leave, of all streams */
 	uint64_t turn;      /* ns of work after which a visit leaves the rest to the next turn */
 	uint64_t (*clock)(void);
 };

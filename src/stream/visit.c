@@ -10,9 +10,17 @@ bool stream_time_left(const struct stream *s)
 	return s->group->attr.clock() - s->group->visit < s->group->attr.turn;
 }
 
+/* Whether its other end takes its answers, or there is room for more of them. */
+static bool has_room(const struct stream *s)
+{
+	uint64_t budget = s->group->attr.budget, waiting = s->group->stats.waiting_bytes;
+
+	return s->out.waiting <= STREAM_OUT_HIGH || (waiting < budget && s->out.waiting <= budget - waiting);
+}
+
 static bool may_read(const struct stream *s)
 {
-	return !s->closing && s->out.waiting <= STREAM_OUT_HIGH && s->until <= s->group->now;
+	return !s->closing && has_room(s) && s->until <= s->group->now;
 }
 
 static ssize_t receive(struct stream *s, void *to, size_t len)

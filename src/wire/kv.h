@@ -49,7 +49,7 @@
 	X(PUT, 22, put, "put") \
 	/* struct wire_remote as SET_FROM, struct wire_put, key. Reply as PUT */ \
 	X(PUT_FROM, 23, put_from, "put from") \
-	X(STAT, 24, stat, "stat")                /* key. Reply: struct wire_meta */ \
+	X(STAT, 24, stat, "stat")                /* key. Reply: struct wire_stat, perhaps longer */ \
 	X(EXPIRE, 25, expire, "expire")          /* ttl, 8 bytes, key */ \
 	X(DELETE_IF, 26, delete_if, "delete if") /* version, 8 bytes, key */ \
 	X(INCR, 27, incr, "incr")                /* delta, 8 bytes, key. Reply: number, version, 8 bytes each */ \
@@ -104,6 +104,21 @@ struct wire_meta {
 	uint64_t ttl;
 };
 _Static_assert(sizeof(struct wire_meta) == 24, "wire layout");
+
+/* Body of an answer with WIRE_OVER_QUOTA. */
+struct wire_over_quota {
+	uint64_t stored, limit; /* bytes of the client's name */
+};
+_Static_assert(sizeof(struct wire_over_quota) == 16, "wire layout");
+
+/* A former server's ends with the meta. */
+struct wire_stat {
+	struct wire_meta meta;
+	uint32_t flags; /* the client's that wrote it */
+	uint8_t type;   /* 0 string, 1 hash */
+	uint8_t reserved[3];
+};
+_Static_assert(sizeof(struct wire_stat) == 32, "wire layout");
 
 struct wire_entry {
 	struct wire_meta meta;

@@ -87,6 +87,8 @@ static const struct {
 	[WIRE_DISK_FULL] = {"the disk of the server's log is full", -ENOSPC},
 	[WIRE_READ_ONLY] = {"the server's log failed, and it takes no writes any more", -EROFS},
 	[WIRE_DENIED] = {"the client has no right to it; see the server's file of clients", -EACCES},
+	[WIRE_OTHER_TYPE] = {"the value is of another type, which this call does not take", -EMEDIUMTYPE},
+	[WIRE_OVER_QUOTA] = {"the client has stored as much as it may; see the server's file of clients", -EDQUOT},
 };
 
 const char *wire_status_text(unsigned status)

@@ -203,7 +203,9 @@ enum wire_status {
 	WIRE_DISK_FULL, /* that of the server's log: nothing was done */
 	/* the server's log failed: a write was not done, or it and what was read may be lost by a restart */
 	WIRE_READ_ONLY,
-	WIRE_DENIED, /* the client has no right to it */
+	WIRE_DENIED,     /* the client has no right to it */
+	WIRE_OTHER_TYPE, /* the key has a value that other commands are for */
+	WIRE_OVER_QUOTA, /* the client has as many bytes stored as it may: the body says how many */
 	WIRE_STATUSES
 };
 

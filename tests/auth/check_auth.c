@@ -416,7 +416,7 @@ START_TEST(rights_are_those_of_the_line)
 	const struct auth_client *c;
 
 	ck_assert_int_eq(rights_of("# who\n app  kv\tread=app/,sha%2cred/ write=app/ connections=64\n"
-				   "lab kv gpu read= write= flush gpu=2 gpu_memory=1G bytes=1M requests=5\n"
+				   "lab kv gpu read= write= flush gpu=2 gpu_memory=1G bytes=1M requests=5 stored=2G\n"
 				   "@1000 ping names=a%20b,lab.\n@* ping\n* kv read=public/\n",
 				   &all),
 			 0);
@@ -425,6 +425,7 @@ START_TEST(rights_are_those_of_the_line)
 	ck_assert_uint_eq(c->services, 2);
 	ck_assert_uint_eq(c->connections, 64);
 	ck_assert_uint_eq(c->bytes, AUTH_NO_LIMIT);
+	ck_assert_uint_eq(c->stored, AUTH_NO_LIMIT);
 	ck_assert(!auth_has_all(c) && !c->flush);
 	ck_assert(may(c, AUTH_READ, "app/x") && may(c, AUTH_READ, "app/") && may(c, AUTH_READ, "sha,red/1"));
 	ck_assert(!may(c, AUTH_READ, "app") && !may(c, AUTH_READ, "") && !may(c, AUTH_READ, "xapp/"));
@@ -437,6 +438,7 @@ START_TEST(rights_are_those_of_the_line)
 	ck_assert_uint_eq(c->gpu_memory, GIB);
 	ck_assert_uint_eq(c->bytes, MIB);
 	ck_assert_uint_eq(c->requests, 5);
+	ck_assert_uint_eq(c->stored, 2 * GIB);
 	c = auth_clients_user(all, 1000);
 	ck_assert(may(c, AUTH_NAMES, "a b") && may(c, AUTH_NAMES, "lab.1") && !may(c, AUTH_READ, "public/"));
 	ck_assert_str_eq(auth_clients_user(all, 7)->name, "@*");
@@ -499,6 +501,8 @@ START_TEST(what_is_wrong_with_rights)
 		{"app read=1,2,3,4,5,6,7,8,9,a,b,c,d,e,f,g,h", "more than 16"},
 		{"app connections=x", "number"},
 		{"app gpu_memory=1X", "it needs a size"},
+		{"app stored=", "it needs a size"},
+		{"app stored=-1", "it needs a size"},
 		{"@007 kv", "no name"},
 		{"app read=a read=b", "stands twice"},
 		{"app read= read=b", "stands twice"},
@@ -724,10 +728,7 @@ int main(void)
 	tc = suite_case(suite, "tables", set_up, tear_down);
 	tcase_add_test(tc, who_is_admitted);
 	tcase_add_test(tc, users_by_munge);
-}
-END_TEST
-
-tcase_add_test(tc, passwords_admit_by_name);
-tcase_add_test(tc, what_a_reload_does);
-return suite_run(suite);
+	tcase_add_test(tc, passwords_admit_by_name);
+	tcase_add_test(tc, what_a_reload_does);
+	return suite_run(suite);
 }

@@ -136,6 +136,18 @@ static bool is_held(void)
 	return held;
 }
 
+static bool holds_events; /* the server's group hears nothing of the fabric but messages */
+
+int __real_fabric_next_event(struct fabric_queue *queue, struct fabric_event *event);
+int __wrap_fabric_next_event(struct fabric_queue *queue, struct fabric_event *event);
+
+int __wrap_fabric_next_event(struct fabric_queue *queue, struct fabric_event *event)
+{
+	if (holds_events && queue == conn_group_queue(pair.server.group))
+		return false;
+	return __real_fabric_next_event(queue, event);
+}
+
 /*
  * A kernel that encrypts: what either end has it do is kept, and all goes on in clear.
  */
@@ -418,6 +430,28 @@ START_TEST(who_fails_is_told)
 }
 END_TEST
 
+/* munged may have answered before the fabric says that the connection is established. */
+START_TEST(an_answer_comes_early)
+{
+	for (unsigned refused = 0; refused < 2; refused++) {
+		begin(_i);
+		table.server = refused ? OTHER_REALM : HONEST;
+		holds_events = true;
+		connect_with(&client[0], &auth_munge);
+		PAIR_UNTIL(&pair, pair.server.group->checks);
+		PAIR_UNTIL(&pair, !pair.server.group->checks);
+		ck_assert_uint_eq(server[0].established + server[0].closed + client[0].closed, 0);
+		holds_events = false;
+		PAIR_UNTIL(&pair, client[0].established || client[0].closed);
+		if (refused)
+			ck_assert_msg(strstr(client[0].reason, "does not take the credential"), "%s", client[0].reason);
+		else
+			ck_assert_uint_eq(client[0].established + server[0].established, 2);
+		end();
+	}
+}
+END_TEST
+
 /*
  * While munged is asked
  */
@@ -671,6 +705,7 @@ int main(void)
 	if (!real()) {
 		tc = suite_case(suite, "failures", NULL, NULL);
 		tcase_add_loop_test(tc, who_fails_is_told, 0, 3);
+		tcase_add_loop_test(tc, an_answer_comes_early, 0, 3);
 		tcase_add_loop_test(tc, the_server_ends_meanwhile, 0, 3);
 		tcase_add_loop_test(tc, munged_hangs, 0, 3);
 		tcase_add_loop_test(tc, too_many_ask, 0, 2);

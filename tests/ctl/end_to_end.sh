@@ -125,7 +125,7 @@ test_kv_numbers() {
 	expect 1 kv incr e2e-n -- -2 && complains "64 bits" "incr below 64 bits"
 	expect 0 kv set e2e-n "no number" && expect 1 kv incr e2e-n && complains "not a whole number" incr
 	expect 2 kv incr e2e-n 1x
-	expect 0 kv stat e2e-n --json && json ".value_bytes == 9 and .ttl_us == null and .version > 0" stat
+	expect 0 kv stat e2e-n --json && json ".value_bytes == 9 and .ttl_us == null and .version > 0 and .type == \"string\" and .flags == 0" stat
 	version=$(jq .version "$dir/out")
 	expect 0 kv get e2e-n --json && json ".version == $version" "version of get"
 	expect 0 kv cas e2e-n "$version" first && says "^[0-9]+$" cas

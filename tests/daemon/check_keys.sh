@@ -177,6 +177,52 @@ test_limits() {
 	[[ $took -ge 1000 ]] || fail "3 MB at 2 MiB a second in $took ms"
 }
 
+# Bytes stored: one client is refused, or loses its own, and the one beside it does not notice.
+test_quota() {
+	local i
+	local app=("$rdmactl" -H "$server" --key "$dir/app.key") lab=("$rdmactl" -H "$server" --key "$dir/lab.key")
+	stored() { control status | jq ".stored_bytes.$1"; }
+	head -c 100000 /dev/zero >"$dir/zeros"
+	head -c 3000000 /dev/zero >"$dir/long"
+	rights 'app ping kv read= write= stored=1M' 'lab ping kv read= write= flush stored=64M'
+	stop_daemon
+	configure "${settings[@]}" 'kv = { memory = "64M"; eviction = "none"; };'
+	start_daemon
+	server=${servers[0]} app[2]=$server lab[2]=$server
+	for i in 1 2 3 4 5 6 7 8 9 10; do
+		"${app[@]}" kv set "app/$i" -f "$dir/zeros" >/dev/null || fail "set $i of 1 MiB"
+		"${lab[@]}" kv set "lab/$i" -f "$dir/zeros" >/dev/null || fail "set $i of another"
+	done
+	ends 1 "over the quota of this client's name: it has 977 KiB stored, and may have 1.00 MiB" "${app[@]}" kv set app/11 -f "$dir/zeros"
+	ends 1 "over the quota" "${app[@]}" kv append app/1 "$(head -c 60000 /dev/zero | tr '\0' a)"
+	ends 0 "" "${app[@]}" kv set app/3 -f "$dir/zeros" # in place of its own
+	[[ $(stored app) == 1000[0-9][0-9][0-9] ]] || fail "stored bytes of app: $(stored app)"
+	[[ $(stored lab) == 1000[0-9][0-9][0-9] ]] || fail "stored bytes of lab: $(stored lab)"
+	[[ $(counter kv_over_quota) == 2 ]] || fail "kv_over_quota: $(counter kv_over_quota)"
+	ends 0 "" "${lab[@]}" kv set app/2 -f "$dir/zeros" # which counts for that one now
+	ends 0 "" "${app[@]}" kv set app/11 -f "$dir/zeros"
+	rights 'app ping kv read= write= stored=2M' 'lab ping kv read= write= flush stored=64M'
+	reload "a higher limit"
+	ends 0 "" "${app[@]}" kv set app/12 -f "$dir/zeros"
+	"${lab[@]}" kv flush --yes >/dev/null
+	[[ $(stored app) == 0 ]] || fail "stored bytes behind a flush: $(stored app)"
+	stop_daemon
+	configure "${settings[@]}" 'kv = { memory = "64M"; eviction = "s3-fifo"; };'
+	start_daemon
+	server=${servers[0]} app[2]=$server lab[2]=$server
+	"${lab[@]}" kv set lab/1 -f "$dir/zeros" >/dev/null || fail "set of another"
+	for ((i = 0; i < 40; i++)); do
+		"${app[@]}" kv set "app/$i" -f "$dir/zeros" >/dev/null || fail "set $i with eviction"
+	done
+	[[ $(stored app) == 20[0-9][0-9][0-9][0-9][0-9] ]] || fail "stored bytes with eviction: $(stored app)"
+	ends 0 "" "${lab[@]}" kv get lab/1
+	ends 1 "over the quota" "${app[@]}" kv set app/long -f "$dir/long"
+	stop_daemon
+	configure "${settings[@]}"
+	start_daemon
+	server=${servers[0]}
+}
+
 # Keys are rolled as rdmad-auth(7) says, while clients come and go: none of them notices.
 test_rotation() {
 	local pid failed
@@ -369,7 +415,7 @@ test_starts() {
 
 listen=(tcp://127.0.0.1:0 ${RDMAD_GUEST_ADDR:+"rdma://$RDMAD_GUEST_ADDR:0"})
 # PARTS: in the guest, what a device may do otherwise than a socket.
-for part in ${PARTS-keys reload limits rotation names names_taken introduced programs exposed local starts}; do
+for part in ${PARTS-keys reload limits quota rotation names names_taken introduced programs exposed local starts}; do
 	"test_$part"
 done
 conclude

@@ -1081,8 +1081,10 @@ START_TEST(test_found)
 {
 	struct kv_put_options hour = {.ttl_us = 3600 * 1000000ull}, soon = {.ttl_us = 50000};
 	struct kv_put_options stale = {.condition = KV_IF_VERSION};
-	char *value = malloc(LARGE);
+	struct store_put put = {.expires = TIME_NEVER, .flags = 0xfedcba98, .type = STORE_HASH};
+	char *value = calloc(1, LARGE);
 	struct kv_meta meta, after;
+	uint32_t flags;
 	struct told told;
 	size_t len;
 	void *got;
@@ -1093,6 +1095,10 @@ START_TEST(test_found)
 	ck_assert_int_eq(kv_delete(kv, "gone", 4), 1);
 	ck_assert_int_eq(kv_put(kv, "hour", 4, "v", 1, &hour, NULL), 0);
 	ck_assert_int_eq(kv_put(kv, "soon", 4, "v", 1, &soon, NULL), 0);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(store_set(server.services.store, i ? "hash" : "flags", i ? 4 : 5, value,
+					   i ? 100000 : 5, &put, time_now(), NULL),
+				 0);
 	set(kv, "touched", "v");
 	ck_assert_int_eq(kv_expire(kv, "touched", 7, hour.ttl_us), 1);
 	for (unsigned i = 0; i < 7; i++)
@@ -1117,6 +1123,11 @@ START_TEST(test_found)
 	ck_assert_int_eq(kv_get_bytes(kv, "large", 5, &got, &len), 0);
 	ck_assert(len == LARGE && value_holds(got, len, 3));
 	kv_release(got);
+	ck_assert(kv_type(kv, "flags", 5, &flags) == KV_HASH && flags == put.flags);
+	ck_assert(kv_type(kv, "hash", 4, &flags) == KV_HASH && flags == put.flags);
+	ck_assert_int_eq(kv_get_bytes(kv, "hash", 4, &got, &len), -EMEDIUMTYPE);
+	ck_assert(kv_type(kv, "k", 1, &flags) == KV_STRING && flags == 0);
+	ck_assert_int_eq(kv_type(kv, "none", 4, NULL), -ENOENT);
 	/* A version is the same, and those that come are higher. */
 	ck_assert_int_eq(kv_stat(kv, "k", 1, &after), 0);
 	ck_assert_uint_eq(after.version, meta.version);

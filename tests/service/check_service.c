@@ -182,8 +182,12 @@ START_TEST(test_row)
 	ck_assert_msg(s, "%s: no row", name);
 	ck_assert_uint_eq(s->id, (unsigned)_i);
 	ck_assert_msg(s->help && *s->help, "%s: no help", name);
-	ck_assert_msg(s->agent_new && s->agent_free, "%s: no agent", name);
-	ck_assert_msg(s->ops && s->ops->established && s->ops->record && s->ops->closed, "%s: no ops", name);
+	ck_assert_msg(!s->stream == !s->door && !s->stream == !s->refusal, "%s: streams", name);
+	ck_assert_msg(!s->stream == !!s->ops, "%s: connections of one kind", name);
+	if (s->ops) {
+		ck_assert_msg(s->agent_new && s->agent_free, "%s: no agent", name);
+		ck_assert_msg(s->ops->established && s->ops->record && s->ops->closed, "%s: no ops", name);
+	}
 	ck_assert_msg(!s->open == !s->close, "%s: open and close", name);
 	ck_assert_msg(!s->fd == !s->readable, "%s: fd and readable", name);
 	ck_assert_msg(!s->arm == !s->disarm, "%s: arm and disarm", name);
@@ -503,13 +507,13 @@ END_TEST
 static unsigned looks;
 static size_t sizes[4];
 
-int __real_store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
-		      uint64_t *len, uint64_t *version);
-int __wrap_store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
-		      uint64_t *len, uint64_t *version);
+int __real_store_read(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+		      struct store_meta *out);
+int __wrap_store_read(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+		      struct store_meta *out);
 
-int __wrap_store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
-		      uint64_t *len, uint64_t *version)
+int __wrap_store_read(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+		      struct store_meta *out)
 {
 	static uint8_t value[8192];
 
@@ -518,7 +522,7 @@ int __wrap_store_copy(struct store *store, const void *key, size_t key_len, uint
 		store_set(store, key, key_len, value, sizes[looks], NULL, now, NULL);
 	}
 	looks++;
-	return __real_store_copy(store, key, key_len, now, buf, size, len, version);
+	return __real_store_read(store, key, key_len, now, buf, size, out);
 }
 
 START_TEST(test_kv_value_changes_size)
@@ -688,7 +692,8 @@ START_TEST(test_kv_ttl)
 	services_set_time(&services, now);
 	ck_assert_uint_eq(put((struct wire_put){.ttl = 5}, "kv")->record.status, WIRE_OK);
 	r = ask(WIRE_OP_STAT, "k", 1, NULL, 0);
-	ck_assert_uint_eq(r->record.length, sizeof(struct wire_meta));
+	ck_assert_uint_eq(r->record.length, sizeof(struct wire_stat));
+	ck_assert_uint_eq(word(r, 3), 0);
 	ck_assert_uint_eq(word(r, 0), 1);
 	ck_assert_uint_eq(word(r, 2), 5);
 	services_set_time(&services, now + 4 * TIME_US + 1); /* rounded up */
@@ -780,6 +785,55 @@ START_TEST(test_kv_incr)
 }
 END_TEST
 
+/* Somebody else has written a hash, or flags; what edits a value keeps these, and what writes it anew does not. */
+START_TEST(test_kv_types)
+{
+	static const struct {
+		enum wire_op op;
+		uint32_t head_len;
+		unsigned status;
+	} asked[] = {
+		{WIRE_OP_GET, 0, WIRE_OTHER_TYPE},
+		{WIRE_OP_GET_INTO, sizeof(struct wire_remote), WIRE_OTHER_TYPE},
+		{WIRE_OP_FETCH, sizeof(struct wire_remote) + sizeof(struct wire_fetch), WIRE_OTHER_TYPE},
+		{WIRE_OP_INCR, 8, WIRE_OTHER_TYPE},
+		{WIRE_OP_COUNT, 16, WIRE_OTHER_TYPE},
+		{WIRE_OP_EDIT, 8, WIRE_OTHER_TYPE},
+		{WIRE_OP_EXISTS, 0, WIRE_OK},
+		{WIRE_OP_EXPIRE, 8, WIRE_OK},
+		{WIRE_OP_SET, 0, WIRE_OK},
+	};
+	struct store_put hash = {.expires = TIME_NEVER, .type = STORE_HASH, .flags = 77};
+	static const char zeros[64], large_value[9000];
+	char head[sizeof(struct wire_remote) + sizeof(struct wire_fetch)] = {0};
+	uint64_t at = WIRE_APPEND;
+	struct reply *r;
+
+	memcpy(head, &(struct wire_remote){.length = 4096}, sizeof(struct wire_remote));
+	connect_kv();
+	for (unsigned large = 0; large < 2; large++) {
+		ck_assert_int_eq(store_set(services.store, "k", 1, large ? large_value : zeros,
+					   large ? sizeof(large_value) : 20, &hash, time_now(), NULL),
+				 0);
+		for (size_t i = 0; i < ARRAY_SIZE(asked); i++) {
+			r = ask(WIRE_OP_STAT, "k", 1, NULL, 0);
+			ck_assert_uint_eq(word(r, 3), 1ull << 32 | 77);
+			r = ask_raw(asked[i].op, 0, 1, head, asked[i].head_len, "k", 1);
+			ck_assert_uint_eq(r->record.status, asked[i].status);
+			ck_assert_uint_eq(r->record.length, 0);
+		}
+		ck_assert_uint_eq(word(ask(WIRE_OP_STAT, "k", 1, NULL, 0), 3), 0);
+	}
+	hash.type = STORE_STRING;
+	ck_assert_int_eq(store_set(services.store, "k", 1, "1", 1, &hash, time_now(), NULL), 0);
+	ck_assert_uint_eq(ask_raw(WIRE_OP_EDIT, 0, 1, &at, 8, "k2", 2)->record.status, WIRE_OK);
+	ck_assert_uint_eq(word(ask(WIRE_OP_STAT, "k", 1, NULL, 0), 3), 77);
+	ck_assert_uint_eq(word(ask_raw(WIRE_OP_INCR, 0, 0, zeros, 8, "k", 1), 0), 12);
+	ck_assert_uint_eq(word(ask(WIRE_OP_STAT, "k", 1, NULL, 0), 3), 77);
+	ck_assert_uint_eq(ask(WIRE_OP_GET, "k", 1, NULL, 0)->record.status, WIRE_OK);
+}
+END_TEST
+
 /* A request counts once, as what it is. */
 START_TEST(test_kv_counters)
 {
@@ -847,6 +901,7 @@ int main(void)
 	tcase_add_test(tc, test_kv_scan_pages);
 	tcase_add_test(tc, test_kv_any_cursor);
 	tcase_add_test(tc, test_kv_incr);
+	tcase_add_test(tc, test_kv_types);
 	tcase_add_test(tc, test_kv_counters);
 	return suite_run(suite);
 }

@@ -381,8 +381,18 @@ def flush(r):
     return [r.choice([b"flushall", b"flushdb"])] + r.choice([[], [], [b"async"], [b"sync"], [b"foo"], [b"sync", b"async"]])
 
 
+def connection(r):
+    return r.choice([
+        lambda: [b"ping"], lambda: [b"ping", r.text()], lambda: [b"ping", b"a", b"b"], lambda: [b"echo", r.text()], lambda: [b"echo"],
+        lambda: [b"select", b"0"], lambda: [b"select", r.choice(NO_INTEGERS + [b"-1", b"16", b"99999999999"])], lambda: [b"select"],
+        lambda: [b"foo", b"a\r\nb", r.text()], lambda: [b"foo" * 60], lambda: [b"foo"] + [b"x" * 20] * 12, lambda: [b""],
+        lambda: [b"unwatch"], lambda: [b"exec", b"x"], lambda: [b"multi", b"x"], lambda: [b"watch"], lambda: [b"wait", b"0", b"0"],
+        lambda: [b"client", b"getname"], lambda: [b"client", b"setname", b"me"], lambda: [b"client", b"setname", b"not me"],
+        lambda: [b"client"], lambda: [b"client", b"foo"], lambda: [b"asking"], lambda: [b"auth"]])()
+
+
 KINDS = [(get, 20), (several, 6), (write_one, 14), (set_value, 16), (getex, 5), (set_several, 5), (ranges, 8), (count, 10), (expire, 9),
-         (rename, 4), (copy, 3), (tell, 6), (wrong_arity, 2), (flush, 0.3)]
+         (rename, 4), (copy, 3), (tell, 6), (wrong_arity, 2), (connection, 3), (flush, 0.3)]
 
 
 def command(r):
@@ -579,6 +589,9 @@ def own_limits(server):
     expect(connection, [b"EXISTS", long_key, b"", b"b"], ZERO)
     expect(connection, [b"DBSIZE"], ONE)
     expect(connection, [b"COPY", b"a", b"b", b"DB", b"1"], b"-ERR DB index is out of range\r\n")
+    pairs = [word for i in range(70000) for word in (b"many:%d" % i, b"")]
+    expect(connection, [b"MSET"] + pairs, b"-ERR a command or transaction writes 32768 keys at most\r\n")
+    expect(connection, [b"DBSIZE"], ONE)
     # A time beyond those that rdmad knows is the last of them.
     expect(connection, [b"PEXPIREAT", b"a", b"9223372036854775807"], ONE)
     if int(expect(connection, [b"TTL", b"a"], None)[1:]) < SECONDS_RANGE[1]:
@@ -633,6 +646,45 @@ def expiry(pair):
             expect(connection, [b"EXPIRETIME", b"k"], b":%d\r\n" % ((at + milliseconds + 500) // 1000))
 
 
+# Bytes that are commands of another form, or none.
+RAW = [
+    b"PING\r\n", b"ping\n", b"  SET  a   b  \r\nGET a\r\n", b"SET a \"x y\\r\\x41\\\"\"\r\nGET a\r\n", b"SET a 'x \\' \\n'\r\nGET a\r\n",
+    b"SET a \"x\r\n", b"SET a 'x'y\r\n", b"\r\n\r\n\nPING\r\n", b"SET a \"\"\r\nGET a\r\n", b"FOO bar\r\n", b"GET\r\n",
+    b"*0\r\n*-1\r\nPING\r\n", b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nping\r\n", b"*x\r\n", b"*2147483648\r\n", b"*-5\r\n", b"*1\r\nPING\r\n",
+    b"*1\r\n#4\r\n", b"*1\r\n$x\r\n", b"*1\r\n$-1\r\n", b"*1\r\n$536870913\r\n", b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n", b"*1 \r\n", b"* 1\r\n",
+    b"*1\r\n$04\r\nPING\r\n", b"*01\r\n$4\r\nPING\r\n", b"*1\r\n$+4\r\nPING\r\n", b"*1\r\n$4\r\nPINGxxPING\r\n",
+    b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n\r\n\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n",
+]
+
+
+def received(end):
+    """What has come, or nothing at the end, also where that is a reset."""
+    try:
+        return end.recv(1 << 16)
+    except ConnectionResetError:
+        return b""
+
+
+def raw(pair):
+    """The replies to bytes, up to the end of the connection, all at once and byte by byte."""
+    pair.fresh()
+    for text in RAW:
+        for piece in (len(text) + 6, 1):
+            told = []
+            for server in (pair.subject, pair.model):
+                talk = Connection(server)
+                try:
+                    for at in range(0, len(text) + 6, piece):
+                        talk.socket.sendall((text + b"QUIT\r\n")[at:at + piece])
+                except OSError:
+                    pass  # it has heard enough
+                told.append(b"".join(iter(lambda: received(talk.socket), b"")))
+                talk.close()
+            if told[0] != told[1]:
+                raise Error(f"{show(text)} in pieces of {piece}: {pair.subject.name} {show(told[0])}, {pair.model.name} {show(told[1])}")
+            pair.compared += 1
+
+
 def large(pair):
     """Values of some megabytes, which leave from where they are."""
     pair.fresh()
@@ -662,6 +714,46 @@ def many(pair, keys):
     expect(other, [b"FLUSHALL"], OK)
     pair.connections[2][1].ask([b"FLUSHALL"])
     pair.ask([[b"DBSIZE"], [b"KEYS", b"*"], [b"RANDOMKEY"], [b"SCAN", b"0"]])
+
+
+def together(server, clients=6, rounds=300):
+    """Several clients at once: no change is lost, and what is carried out as one is seen as one."""
+    first = Connection(server)
+    expect(first, [b"MSET", b"from", b"1000000", b"to", b"0", b"count", b"0", b"text", b""], OK)
+    faults = []
+
+    def client(number):
+        try:
+            talk = Connection(server)
+            for i in range(rounds):
+                talk.send([[b"INCR", b"count"], [b"APPEND", b"text", b"%d" % number], [b"MULTI"], [b"DECRBY", b"from", b"7"],
+                           [b"INCRBY", b"to", b"7"], [b"EXEC"], [b"MGET", b"from", b"to"], [b"WATCH", b"watched"], [b"GET", b"watched"]])
+                _, values = [talk.read() for _ in range(7)][6]
+                if sum(int(value[1]) for value in values) != 1000000:
+                    raise Error(f"MGET sees a half of a transaction: {values}")
+                talk.read()
+                seen = talk.read()[1]
+                talk.send([[b"MULTI"], [b"SET", b"watched", b"%d" % (int(seen or 0) + 1)], [b"INCR", b"won"], [b"EXEC"]])
+                [talk.read() for _ in range(4)]
+            talk.close()
+        except (Error, OSError) as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+    whole = clients * rounds
+    expect(first, [b"INCRBY", b"count", b"0"], b":%d\r\n" % whole)
+    expect(first, [b"STRLEN", b"text"], b":%d\r\n" % whole)
+    expect(first, [b"INCRBY", b"to", b"0"], b":%d\r\n" % (7 * whole))
+    won, watched = (first.ask([b"GET", key])[1] for key in (b"won", b"watched"))
+    if won != watched or won is None:
+        raise Error(f"{show(won)} transactions came behind WATCH, and {show(watched)} is what they count to")
+    first.close()
 
 
 # --- start
@@ -715,8 +807,10 @@ def main():
             own_limits(subject)
             servers.append(rdmad(folder + "/full", options.rdmad, memory="4M"))
             full(servers[-1])
+        together(subject)
         pair = Pair(subject, model)
         expiry(pair)
+        raw(pair)
         large(pair)
         many(pair, 20000)
         compare_random(pair, Random(options.seed), options.commands)

@@ -178,6 +178,38 @@ START_TEST(test_expired)
 }
 END_TEST
 
+/* An item of an owner, with flags. */
+static struct store_step put_of_owner(const char *key, uint64_t expires)
+{
+	const struct store_put put = {.owner = 7, .flags = 0xabcd};
+	struct store_step step = {.kind = STORE_STEP_PUT, .expires = expires};
+
+	ck_assert_int_eq(store_reserve_for(f.store, key, strlen(key), 1000, &put, NOW, &step.ref), 0);
+	memset(step.ref.addr, 'v', 1000);
+	return step;
+}
+
+/* Bytes come back to their owner in each way in which a step takes an item away. */
+START_TEST(test_owners)
+{
+	struct store_step steps[] = {put_of_owner("a", TIME_NEVER), put_of_owner("b", TIME_NEVER),
+				     put_of_owner("c", NOW + 1), put_of_owner("d", TIME_NEVER)};
+	struct store_step later[] = {put_text(f.store, "a", "anybody's"), delete_of("b"), expire_of("c", NOW + 9),
+				     put_of_owner("d", TIME_NEVER)};
+	struct store_meta meta;
+	uint64_t one;
+
+	store_set_limit(f.store, 7, MIB);
+	ck_assert_int_eq(commit_steps(steps, 4), 0);
+	ck_assert_int_eq(store_stat(f.store, "a", 1, NOW, &meta), 1);
+	ck_assert_uint_eq(meta.flags, 0xabcd);
+	one = store_owner_bytes(f.store, 7) / 5; /* with that which is reserved */
+	ck_assert_uint_gt(one, 1000);
+	ck_assert_int_eq(store_commit(f.store, NULL, 0, later, 4, NOW + 2, NULL), 0);
+	ck_assert_uint_eq(store_owner_bytes(f.store, 7), one);
+}
+END_TEST
+
 static struct store_step steps[STORE_COMMIT_MAX + 1];
 
 /* Keys from `first` on, four bytes each, with no value. */
@@ -469,6 +501,7 @@ int main(void)
 	tcase_add_test(tc, test_checks);
 	tcase_add_test(tc, test_one_key_often);
 	tcase_add_test(tc, test_expired);
+	tcase_add_test(tc, test_owners);
 	tcase_add_test(tc, test_no_memory);
 	tcase_add_loop_test(tc, test_again_without_memory, 0, 20);
 	tcase_add_test(tc, test_most);

@@ -855,5 +855,6 @@ int main(void)
 	suite_add_tcase(suite, store_model_case());
 	suite_add_tcase(suite, store_threads_case());
 	suite_add_tcase(suite, store_change_case());
+	suite_add_tcase(suite, store_owner_case());
 	return suite_run(suite);
 }

@@ -166,5 +166,6 @@ TCase *store_room_case(void);
 TCase *store_model_case(void);
 TCase *store_threads_case(void);
 TCase *store_change_case(void);
+TCase *store_owner_case(void);
 
 #endif

@@ -369,7 +369,7 @@ static int reserve_part(struct filled *t, uint32_t key, uint64_t len, struct sto
 	int rc;
 
 	do
-		rc = store_reserve_part(t->f.store, &key, sizeof(key), len, PART, NOW, ref, ready);
+		rc = store_reserve_part(t->f.store, &key, sizeof(key), len, NULL, PART, NOW, ref, ready);
 	while (rc == -EAGAIN);
 	return rc;
 }
@@ -545,7 +545,7 @@ START_TEST(test_grows_beside_changes)
 			release_changes(f.store);
 	}
 	release_changes(f.store);
-	while ((rc = store_reserve_part(f.store, "k", 1, len, PART, NOW, &ref, &ready)) == -EAGAIN)
+	while ((rc = store_reserve_part(f.store, "k", 1, len, NULL, PART, NOW, &ref, &ready)) == -EAGAIN)
 		release_changes(f.store);
 	ck_assert_int_eq(rc, 0);
 	for (; ready < len; pieces++)

@@ -61,7 +61,7 @@ static int reserve_growing(struct store *s, uint32_t key, uint64_t len, uint64_t
 	int rc;
 
 	do
-		rc = store_reserve_part(s, &key, 4, len, 0, now, ref, &ready);
+		rc = store_reserve_part(s, &key, 4, len, NULL, 0, now, ref, &ready);
 	while (rc == -EAGAIN);
 	for (unsigned tries = 0; rc == 0 && ready < len; tries++) {
 		memset(ref->addr, 0, ready);

@@ -73,9 +73,12 @@ static ssize_t use_all(struct pair *p, const char *at, size_t len)
 	return (ssize_t)len;
 }
 
+static uint64_t budget;
+
 static void pair_open_on(int server, int client)
 {
-	struct stream_attr attr = {.stall = STALL, .first = FIRST, .turn = TIME_S, .clock = clock_of_pair};
+	struct stream_attr attr = {
+		.stall = STALL, .first = FIRST, .budget = budget, .turn = TIME_S, .clock = clock_of_pair};
 	struct stream_open open = {.fd = server, .id = 7, .ops = &ops, .context = &pair};
 
 	pair = (struct pair){.fd = client, .bytes = use_all, .now = TIME_S};
@@ -345,6 +348,24 @@ START_TEST(test_a_client_that_reads_nothing_is_not_read)
 }
 END_TEST
 
+START_TEST(test_a_client_that_writes_before_it_reads_has_half_of_the_budget)
+{
+	struct stream_stats stats;
+	char ask[200] = {0};
+
+	budget = 16 * STREAM_OUT_HIGH;
+	pair_open();
+	budget = 0;
+	pair.bytes = answer_much;
+	say(ask, sizeof(ask));
+	turn();
+	stream_group_get_stats(pair.group, &stats);
+	ck_assert_uint_gt(stats.waiting_bytes, 8 * STREAM_OUT_HIGH);
+	ck_assert_uint_le(stats.waiting_bytes, 8 * STREAM_OUT_HIGH + ANSWER + 1);
+	pair_close();
+}
+END_TEST
+
 START_TEST(test_a_client_that_takes_nothing_is_closed_and_its_pieces_released)
 {
 	char ask[100] = {0};
@@ -570,6 +591,7 @@ int main(void)
 	tcase_add_test(tc, test_again_comes_at_its_time_and_before_anything_else);
 	tc = suite_case(suite, "answers", NULL, NULL);
 	tcase_add_test(tc, test_a_client_that_reads_nothing_is_not_read);
+	tcase_add_test(tc, test_a_client_that_writes_before_it_reads_has_half_of_the_budget);
 	tcase_add_test(tc, test_a_client_that_takes_nothing_is_closed_and_its_pieces_released);
 	tcase_add_test(tc, test_what_is_held_leaves_in_order_when_its_mark_is_released);
 	tcase_add_test(tc, test_more_marks_than_places_hold_all_the_same);

@@ -192,6 +192,19 @@ int kv_stat(void *kv_handle, const void *key, size_t key_len, struct kv_meta *me
 	return rc;
 }
 
+int kv_type(void *kv_handle, const void *key, size_t key_len, uint32_t *flags)
+{
+	struct ask ask = ask_of(WIRE_OP_STAT, NULL, 0, key, key_len);
+	struct kv_call call = {.want_result = true};
+	int rc = kv_call(kv_handle, kv_begin(kv_handle), &ask, &call);
+
+	if (rc != 0)
+		return rc;
+	if (flags)
+		*flags = call.result.flags;
+	return call.result.type;
+}
+
 int kv_submit_stat(void *kv_handle, const void *key, size_t key_len, kv_result_callback done, void *arg)
 {
 	struct ask ask = ask_of(WIRE_OP_STAT, NULL, 0, key, key_len);

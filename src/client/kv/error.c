@@ -134,7 +134,7 @@ int kv_end(const struct kv *kv, int rc, const char *what)
 
 int kv_explain(const struct kv *kv, int status, const struct ask *ask)
 {
-	char words[SHOWN + 64];
+	char words[SHOWN + 64], stored[32], limit[32];
 	const char *what = "";
 
 	if (unlikely(status < 0 && !ask->key)) {
@@ -155,6 +155,13 @@ int kv_explain(const struct kv *kv, int status, const struct ask *ask)
 			  "%s with a value of %zu bytes: the store is full (an overwrite needs room for both values at "
 			  "once); see kv.memory and kv.eviction in its rdmad.conf",
 			  what, ask->value_len);
+	else if (unlikely(status == -EDQUOT))
+		log_error("kv",
+			  "%s with a value of %zu bytes: that is over the quota of this client's name: it has %s "
+			  "stored, and may have %s; delete some, or see stored= in the server's file of clients, "
+			  "rdmad-auth(7)",
+			  what, ask->value_len, units_human_size((double)kv->quota.stored, stored),
+			  units_human_size((double)kv->quota.limit, limit));
 	else if (unlikely(status == -EOPNOTSUPP && ask->flags & WIRE_DURABLE))
 		log_error("kv",
 			  "%s: the server keeps no log, so that nothing can be on its disk; see log.directory and "

@@ -58,6 +58,8 @@ struct request {
 	void *result_arg;
 	struct kv_meta meta; /* what the answer told, for result() */
 	int64_t number;
+	uint32_t flags;
+	uint8_t type;
 };
 _Static_assert(offsetof(struct request, into_size) == CACHE_LINE, "a small request is a cache line");
 
@@ -122,7 +124,8 @@ struct kv {
 	struct engine_options options;
 	char *server;
 
-	bool disk_full; /* the last answer that was -ENOSPC meant the disk of the log, not the store */
+	struct wire_over_quota quota; /* as the last answer said that was -EDQUOT */
+	bool disk_full;               /* the last answer that was -ENOSPC meant the disk of the log, not the store */
 
 	/* The connection's life. */
 	bool spared;   /* the server leaves, and has not carried out what it did not answer */
@@ -233,6 +236,7 @@ static inline struct request *request_take(struct kv *kv, const struct ask *ask)
 		r->result_arg = ask->arg;
 		r->meta = (struct kv_meta){0};
 		r->number = 0;
+		r->flags = r->type = 0;
 	} else {
 		r->done = ask->done ? ask->done : request_unheard;
 		r->arg = ask->arg;

@@ -73,10 +73,12 @@ static int decode_version(struct kv *kv, struct request *r, const struct wire_re
 
 static int decode_meta(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
 {
-	struct wire_meta meta;
+	struct wire_stat stat = {0};
 
-	memcpy(&meta, body, sizeof(meta));
-	r->meta = (struct kv_meta){meta.length, meta.version, meta.ttl};
+	memcpy(&stat, body, MIN(record->length, sizeof(stat)));
+	r->meta = (struct kv_meta){stat.meta.length, stat.meta.version, stat.meta.ttl};
+	r->flags = stat.flags;
+	r->type = stat.type;
 	return decode_nothing(kv, r, record, body);
 }
 
@@ -159,6 +161,8 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 	if (record->status == WIRE_TOO_LARGE && operations[r->op].size >= SIZE_TOLD)
 		return request_get_again(kv, r, record, body);
 	kv->disk_full = record->status == WIRE_DISK_FULL;
+	if (record->status == WIRE_OVER_QUOTA && record->length >= sizeof(kv->quota))
+		memcpy(&kv->quota, body, sizeof(kv->quota));
 	kv_request_finish(kv, r, kv_status_errno(record->status), NULL, 0);
 	return 0;
 }

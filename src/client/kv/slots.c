@@ -67,6 +67,8 @@ void request_tell_result(void *arg, int status, const void *value, size_t value_
 		result.value = value;
 		result.meta = r->meta;
 		result.number = r->number;
+		result.flags = r->flags;
+		result.type = r->type;
 	}
 	r->result(r->result_arg, &result);
 }

@@ -332,26 +332,43 @@ static int command_ttl(const struct ctl_arguments *arguments)
 	return rc;
 }
 
+static void type_name(int type, char buf[static 16])
+{
+	static const char *const name[] = {[KV_STRING] = "string", [KV_HASH] = "hash"};
+
+	if ((size_t)type < ARRAY_SIZE(name))
+		snprintf(buf, 16, "%s", name[type]);
+	else
+		snprintf(buf, 16, "type %d", type);
+}
+
 static int stat_key(void *kv, const char *key)
 {
 	struct kv_meta meta;
-	char text[32];
+	char text[32], type[16];
 	json_t *o;
 	int rc = kv_stat(kv, key, strlen(key), &meta);
+	uint32_t flags = 0;
 
+	if (rc == 0)
+		rc = kv_type(kv, key, strlen(key), &flags);
 	if (rc == -ENOENT)
 		return ctl_kv_missing(kv, key);
-	if (rc != 0)
+	if (rc < 0)
 		return ctl_kv_fail(rc, key);
+	type_name(rc, type);
 	if (ctl.json) {
 		o = ctl_kv_describe(kv, key);
 		json_object_set_new(o, "value_bytes", json_integer((json_int_t)meta.length));
 		json_object_set_new(o, "version", json_integer((json_int_t)meta.version));
 		json_object_set_new(o, "ttl_us", ctl_kv_ttl_json(meta.ttl_us));
+		json_object_set_new(o, "type", json_string(type));
+		json_object_set_new(o, "flags", json_integer(flags));
 		return ctl_json_print(o);
 	}
 	printf("bytes    %llu\nversion  %llu\nttl      %s\n", (unsigned long long)meta.length,
 	       (unsigned long long)meta.version, ctl_kv_ttl_text(meta.ttl_us, text));
+	printf("type     %s\nflags    %u\n", type, flags);
 	ctl_say_transport(ctl.host, kv_transport(kv));
 	return CTL_OK;
 }

@@ -11,6 +11,8 @@
  *   -EMSGSIZE value over the limit, or longer than the store or the buffer
  *   -EEXIST, -ESTALE the condition of a put or delete did not hold; -ESTALE also of a get, see kv_submit_get
  *   -EDOM not a number                      -ERANGE the number would leave 64 bits
+ *   -EDQUOT the client has stored as much as it may, see rdmad-auth(7)
+ *   -EMEDIUMTYPE the value is not of a type that the call takes: see kv_type
  *   -EOPNOTSUPP it does not know the call   -EIO it failed to carry it out
  * There is no answer, and the request may have been carried out:
  *   -ECONNABORTED the connection ended      -ETIMEDOUT nothing came for too long
@@ -165,6 +167,8 @@ struct kv_result {
 		meta;   /* of a stat: all; of a fetch, append or set_range: length and version of the whole value; of
 	                      * a get, put, incr or count: the version; else 0 */
 	int64_t number; /* of an incr or count; of an mset: how many items failed */
+	uint32_t flags; /* of a stat, as by kv_type */
+	uint8_t type;   /* likewise, an enum kv_value_type */
 };
 typedef void (*kv_result_callback)(void *arg, const struct kv_result *result);
 
@@ -182,6 +186,15 @@ int kv_submit_get_version(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_l
 /* Length, version and time left, without the value. -ENOENT. */
 int kv_stat(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, struct kv_meta *meta);
 int kv_submit_stat(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, kv_result_callback done, void *arg);
+
+/* What a value is. The calls that read or change values take strings, others say -EMEDIUMTYPE; those that write, delete
+ * or expire a whole key take any, and what they write is a string. */
+enum kv_value_type { KV_STRING, KV_HASH };
+
+/* The value's type, perhaps one of a later server that is not here; or -ENOENT. *flags (may be NULL): a number that the
+ * client which wrote it has given it, as those of memcached do; else 0. A server from before there were types says
+ * KV_STRING and 0. */
+int kv_type(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint32_t *flags);
 
 /* Change the time to live, not the version. 1: done, 0: no such key (submitted: 0, -ENOENT). */
 int kv_expire(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t ttl_us);

@@ -114,6 +114,7 @@ static const char *const counters[] = {
 	[KV_COUNT_WAITS] = "kv_waits",
 	[KV_COUNT_HELD] = "kv_held",
 	[KV_COUNT_DENIED] = "kv_denied",
+	[KV_COUNT_OVER_QUOTA] = "kv_over_quota",
 	COUNTS(NAME_OF)
 	[COUNT_END] = NULL,
 };
@@ -122,7 +123,7 @@ static const char *const counters[] = {
 #define NUMBER sizeof(uint64_t)
 #define PUT sizeof(struct wire_put)
 #define REMOTE sizeof(struct wire_remote)
-#define META sizeof(struct wire_meta)
+#define STAT sizeof(struct wire_stat)
 #define INFO sizeof(struct wire_info)
 #define WHOLE sizeof(struct wire_whole)
 #define FETCH (REMOTE + PART)
@@ -155,7 +156,7 @@ static const struct operation {
 	[WIRE_OP_PUT] = {kv_serve_put, BODY(PUT + 1, ANY), VARIABLE, COUNT_SETS, PUT, true, true},
 	[WIRE_OP_PUT_FROM] = {kv_serve_set_from, BODY(REMOTE + PUT + 1, REMOTE + PUT + KEY), VARIABLE, COUNT_SETS,
 			      REMOTE + PUT, false, true},
-	[WIRE_OP_STAT] = {kv_serve_stat, BODY(1, KEY), META, COUNT_STATS, 0, false},
+	[WIRE_OP_STAT] = {kv_serve_stat, BODY(1, KEY), STAT, COUNT_STATS, 0, false},
 	[WIRE_OP_EXPIRE] = {kv_serve_expire, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_EXPIRES, NUMBER, false, true},
 	[WIRE_OP_DELETE_IF] = {kv_serve_delete, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_DELETES, NUMBER, false, true},
 	[WIRE_OP_INCR] = {kv_serve_count, BODY(NUMBER + 1, NUMBER + KEY), 2 * NUMBER, COUNT_INCRS, NUMBER, false, true},
@@ -366,6 +367,8 @@ void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 int kv_answer_result(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		     struct wire_record *reply, int rc, const void *body, uint32_t length, uint64_t tells)
 {
+	if (unlikely(rc == -EDQUOT))
+		return kv_answer_over_quota(conn, agent, request);
 	if (rc != 0)
 		length = 0;
 	if (length)
@@ -395,6 +398,7 @@ static void kv_agent_revised(struct conn *conn)
 
 	agent->beside &= ~(unsigned)KV_BESIDE_RIGHTS;
 	agent->beside |= auth_has_all(conn_client(conn)) ? 0 : KV_BESIDE_RIGHTS;
+	agent->owner = kv_owner_of(agent->thread->part.shared, conn_client(conn));
 }
 
 static void kv_agent_closed(struct conn *conn, int error, const char *reason)

@@ -8,6 +8,7 @@
  *   scan.c     operations on all keys
  *   rendezvous.c  large values
  *   again.c    gets that are asked again, in the place that they had
+ *   owner.c    how much of the store each client may fill
  *   hold.c     how much memory those under way may hold
  *   gate.c     answers that wait until what they tell of is on disk
  *   log.c      the log: its threads and settings, and what is told of it; log.h has what these share
@@ -44,6 +45,7 @@ enum kv_recover { KV_RECOVER_REFUSE, KV_RECOVER_PREFIX };
 
 struct kv_log;
 struct kv_chunk;
+struct kv_owners;
 
 struct kv_agent;
 
@@ -61,6 +63,7 @@ struct kv_hold {
 struct kv_shared {
 	struct store *store;
 	struct kv_log *log; /* NULL: no directory, or nothing goes there */
+	struct kv_owners *owners;
 	void *arena;
 	size_t arena_size;
 	uint64_t value_max; /* longest value */
@@ -85,6 +88,7 @@ enum kv_count {
 	KV_COUNT_WAITS,
 	KV_COUNT_HELD,
 	KV_COUNT_DENIED,
+	KV_COUNT_OVER_QUOTA,
 	KV_COUNT_OPERATIONS,
 };
 
@@ -122,6 +126,7 @@ struct kv_agent {
 	struct kv_thread *thread;
 	const struct fabric_region *arena; /* NULL: large values are not offered here */
 	uint64_t push_max;                 /* as granted */
+	uint16_t owner;                    /* the store's, of its client; 0: that has no limit */
 	struct list sets;                  /* transfers that are KV_TRANSFER_READING */
 	struct list finished;              /* transfers that are KV_TRANSFER_WAITING */
 	unsigned beside;                   /* what the next request must look at: bits of enum kv_beside */
@@ -364,6 +369,17 @@ void kv_rendezvous_close(struct kv_agent *agent);
 
 /* Transfers that were kept for the next large value. */
 void kv_thread_clear(struct service_part *part);
+
+/*
+ * owner.c
+ */
+struct kv_owners *kv_owners_create(void); /* NULL: no memory */
+void kv_owners_destroy(struct kv_owners *owners);
+/* The client's owner in the store, with its limit as it is now. Any thread. */
+uint16_t kv_owner_of(const struct kv_shared *shared, const struct auth_client *client);
+void kv_owners_report(const struct kv_shared *shared, struct service_report *report);
+/* The answer to a write for which the store has said -EDQUOT. As kv_serve_fn. */
+int kv_answer_over_quota(struct conn *conn, struct kv_agent *agent, const struct wire_record *request);
 
 /*
  * hold.c: a transfer takes what it will hold before it reserves or pins, and gives it back in the end.

@@ -125,14 +125,20 @@ static int part_serve(struct conn *conn, struct kv_agent *agent, const struct wi
 	};
 	struct wire_record *reply = conn_reserve(conn, 0, NULL);
 	enum wire_way way;
+	uint64_t tells;
 	int rc;
 
 	if (!reply)
 		return -EAGAIN;
 	rc = kv_again_get(agent, p->again, p->to.key, p->to.key_len, &p->ref);
+	if (rc == 0 && p->ref.type != STORE_STRING) {
+		kv_again_put_back(agent, p->again, &p->ref);
+		rc = -EMEDIUMTYPE;
+	}
 	if (rc != 0) {
-		kv_answer(conn, agent, request, reply, wire_status_of(rc), 0,
-			  kv_tells_removed(agent, request, p->to.key, p->to.key_len));
+		tells = rc == -EMEDIUMTYPE ? p->ref.version
+					   : kv_tells_removed(agent, request, p->to.key, p->to.key_len);
+		kv_answer(conn, agent, request, reply, wire_status_of(rc), 0, tells);
 		kv_again_end(agent, p->again, false);
 		return 0;
 	}
@@ -213,7 +219,8 @@ static int edit_once(struct kv_agent *agent, uint64_t offset, struct edit *e, st
 {
 	struct store *store = agent->thread->store;
 	uint64_t now = kv_now(agent->thread);
-	struct store_put put = {.condition = STORE_IF_VERSION, .expires = TIME_NEVER, .keep_expiry = true};
+	struct store_put put = {
+		.condition = STORE_IF_VERSION, .expires = TIME_NEVER, .keep_expiry = true, .owner = agent->owner};
 	struct store_ref fresh;
 	int rc;
 
@@ -221,14 +228,17 @@ static int edit_once(struct kv_agent *agent, uint64_t offset, struct edit *e, st
 		*old = (struct store_ref){0};
 		put.condition = STORE_IF_ABSENT;
 	}
+	if (old->type != STORE_STRING)
+		return -EMEDIUMTYPE;
 	put.version = old->version;
+	put.keep_attributes = old->flags;
 	e->at = offset == WIRE_APPEND ? old->len : offset;
 	if (e->at > WIRE_EDIT_MAX - e->len)
 		return -EMSGSIZE;
 	e->whole.length = MAX(old->len, e->at + e->len);
 	if (e->whole.length > MIN(WIRE_EDIT_MAX, kv_agent_value_max(agent)))
 		return -EMSGSIZE;
-	rc = store_reserve(store, e->key, e->key_len, e->whole.length, now, &fresh);
+	rc = store_reserve_for(store, e->key, e->key_len, e->whole.length, &put, now, &fresh);
 	if (rc != 0)
 		return rc;
 	edit_copy(e, fresh.addr, old);

@@ -372,6 +372,11 @@ int kv_push_value(struct conn *conn, struct kv_agent *agent, const struct wire_r
 			  kv_tells_removed(agent, request, body, request->length));
 		return 0;
 	}
+	if (ref.type != STORE_STRING) {
+		kv_answer(conn, agent, request, reply, WIRE_OTHER_TYPE, 0, ref.version);
+		store_unpin(store, &ref);
+		return 0;
+	}
 	/* Where it is not on disk yet it goes another way, by which it can wait. */
 	if (kv_gate_may_wait(agent, request, ref.version) && kv_gate_waits(agent, ref.version))
 		can.push_max = 0;
@@ -581,6 +586,7 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 	const struct kv_shared *shared = agent->thread->part.shared;
 	struct store *store = agent->thread->store;
 	const struct kv_named *named = &set->named;
+	const struct store_put put = {.owner = agent->owner};
 	uint64_t length = named->ranges.length, ready = length;
 	struct store_ref ref;
 	int rc;
@@ -601,16 +607,18 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 		return kv_hold_wait(conn, agent);
 	if (length <= shared->ahead)
 		KV_STEPS(conn, rc,
-			 store_reserve(store, named->key, named->key_len, length, kv_now(agent->thread), &ref));
+			 store_reserve_for(store, named->key, named->key_len, length, &put, kv_now(agent->thread),
+					   &ref));
 	else
 		KV_STEPS(conn, rc,
-			 store_reserve_part(store, named->key, named->key_len, length, shared->ahead / 2,
+			 store_reserve_part(store, named->key, named->key_len, length, &put, shared->ahead / 2,
 					    kv_now(agent->thread), &ref, &ready));
 	if (rc != 0) {
 		kv_hold_cancel(agent, length);
 		if (kv_write_waits(conn, agent, rc))
 			return -EAGAIN;
-		return refuse_set(conn, agent, request, wire_status_of(rc));
+		return rc == -EDQUOT ? kv_answer_over_quota(conn, agent, request)
+				     : refuse_set(conn, agent, request, wire_status_of(rc));
 	}
 	rc = read_value(conn, agent, request, set, &ref, ready);
 	if (rc != 0)

@@ -46,7 +46,7 @@ static inline int get_value(struct conn *conn, struct kv_agent *agent, const str
 	const struct wire_ways can = kv_get_ways(agent, request);
 	uint32_t room, head = request->flags & WIRE_VERSIONED;
 	struct wire_record *reply = conn_reserve(conn, least + head, &room);
-	uint64_t len, version;
+	struct store_meta meta;
 	char *value;
 	int found;
 
@@ -54,18 +54,21 @@ static inline int get_value(struct conn *conn, struct kv_agent *agent, const str
 		return -EAGAIN;
 	room = MIN(room - head, (uint32_t)wire_message_max(WIRE_OP_GET, &can));
 	value = (char *)(reply + 1) + head;
-	found = store_copy(agent->thread->store, body, request->length, kv_now(agent->thread), value, room, &len,
-			   &version);
+	found = store_read(agent->thread->store, body, request->length, kv_now(agent->thread), value, room, &meta);
 	if (unlikely(!found)) {
 		kv_answer(conn, agent, request, reply, WIRE_NOT_FOUND, 0,
 			  kv_tells_removed(agent, request, body, request->length));
 		return 0;
 	}
-	if (unlikely(len > room))
-		return get_longer(conn, agent, request, body, len, version);
+	if (unlikely(meta.type != STORE_STRING)) {
+		kv_answer(conn, agent, request, reply, WIRE_OTHER_TYPE, 0, meta.version);
+		return 0;
+	}
+	if (unlikely(meta.len > room))
+		return get_longer(conn, agent, request, body, meta.len, meta.version);
 	if (unlikely(head))
-		memcpy(reply + 1, &version, sizeof(version));
-	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)len + head, version);
+		memcpy(reply + 1, &meta.version, sizeof(meta.version));
+	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)meta.len + head, meta.version);
 	return 0;
 }
 
@@ -108,13 +111,13 @@ int kv_serve_stat(struct conn *conn, struct kv_agent *agent, const struct wire_r
 		  struct wire_record *reply)
 {
 	struct kv_thread *thread = agent->thread;
-	struct wire_meta wire = {0};
+	struct wire_stat wire = {0};
 	struct store_meta meta;
 	int found = store_stat(thread->store, body, request->length, kv_now(thread), &meta);
 	uint64_t tells = kv_tells_removed(agent, request, body, request->length);
 
 	if (found) {
-		wire = kv_wire_meta(&meta, kv_now(thread));
+		wire = (struct wire_stat){kv_wire_meta(&meta, kv_now(thread)), meta.flags, meta.type, {0}};
 		tells = MAX(tells, meta.version);
 	}
 	return kv_answer_result(conn, agent, request, reply, found ? 0 : -ENOENT, &wire, sizeof(wire), tells);
@@ -145,6 +148,9 @@ set_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *r
 		if (wire.condition >= WIRE_CONDITIONS)
 			return -EPROTO;
 		terms = kv_store_put(&wire, kv_now(thread));
+		terms.owner = agent->owner;
+	} else if (unlikely(agent->owner)) {
+		terms = (struct store_put){.expires = TIME_NEVER, .owner = agent->owner};
 	}
 	reply = conn_reserve(conn, put ? sizeof(version) : 0, NULL);
 	if (unlikely(!reply))
@@ -154,10 +160,12 @@ set_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *r
 		rc = -EMSGSIZE;
 	} else {
 		KV_STEPS(conn, rc,
-			 store_set(thread->store, key, key_len, key + key_len, length - key_len, put ? &terms : NULL,
-				   kv_now(thread), &version));
+			 store_set(thread->store, key, key_len, key + key_len, length - key_len,
+				   put || unlikely(agent->owner) ? &terms : NULL, kv_now(thread), &version));
 		if (kv_write_waits(conn, agent, rc))
 			return -EAGAIN;
+		if (unlikely(rc == -EDQUOT))
+			return kv_answer_over_quota(conn, agent, request);
 	}
 	if (put && rc == 0)
 		memcpy(reply + 1, &version, sizeof(version));
@@ -186,7 +194,10 @@ int kv_serve_count(struct conn *conn, struct kv_agent *agent, const struct wire_
 	const bool expires = request->op == WIRE_OP_COUNT; /* the key, if it is made */
 	const uint32_t head = (expires ? 2 : 1) * sizeof(uint64_t);
 	struct kv_thread *thread = agent->thread;
-	uint64_t end = expires ? kv_expires_of(kv_number(body + sizeof(uint64_t)), kv_now(thread)) : TIME_NEVER;
+	const struct store_put put = {
+		.expires = expires ? kv_expires_of(kv_number(body + sizeof(uint64_t)), kv_now(thread)) : TIME_NEVER,
+		.owner = agent->owner,
+	};
 	struct {
 		int64_t number;
 		uint64_t version;
@@ -194,8 +205,8 @@ int kv_serve_count(struct conn *conn, struct kv_agent *agent, const struct wire_
 	int rc;
 
 	KV_STEPS(conn, rc,
-		 store_count(thread->store, body + head, request->length - head, (int64_t)kv_number(body), end,
-			     kv_now(thread), &sum.number, &sum.version));
+		 store_count_for(thread->store, body + head, request->length - head, (int64_t)kv_number(body), &put,
+				 kv_now(thread), &sum.number, &sum.version));
 	if (kv_write_waits(conn, agent, rc))
 		return -EAGAIN;
 	if (rc == -EINVAL) /* the key was checked: it is the value */

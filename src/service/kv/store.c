@@ -312,13 +312,16 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 	if (rc != 0)
 		goto free_shared;
 	rc = -ENOMEM;
+	shared->owners = kv_owners_create();
+	if (!shared->owners)
+		goto free_shared;
 	shared->value_max = value_max_of(s);
 	shared->ahead = s->eviction == STORE_EVICT_NONE ? UINT64_MAX : MAX(memory / AHEAD_SHARE, 2 * STORE_PART_MIN);
 	shared->push_max = MIN(s->push_max, shared->ahead); /* what is pushed cannot come in pieces */
 	kv_hold_init(&shared->hold, transfer_memory_of(s));
 	shared->region = calloc(host->domains + 1, sizeof(*shared->region));
 	if (!shared->region)
-		goto free_shared;
+		goto free_owners;
 	rc = arena_map(shared, memory, have_device(host));
 	if (rc != 0)
 		goto free_regions;
@@ -339,6 +342,8 @@ unmap:
 	munmap(shared->arena, shared->arena_size);
 free_regions:
 	free(shared->region);
+free_owners:
+	kv_owners_destroy(shared->owners);
 free_shared:
 	free(shared);
 	return rc;
@@ -354,6 +359,7 @@ void kv_shared_close(void *closed)
 		fabric_deregister(shared->region[--shared->regions].region);
 	munmap(shared->arena, shared->arena_size);
 	free(shared->region);
+	kv_owners_destroy(shared->owners);
 	free(shared);
 }
 
@@ -417,6 +423,7 @@ void kv_shared_status(const void *of, struct service_report *report)
 		report->number(report, numbers[i].name, *(uint64_t *)((char *)&stats + numbers[i].offset));
 	report->number(report, "transfer_bytes", kv_hold_bytes(&shared->hold));
 	report->end(report);
+	kv_owners_report(shared, report);
 	if (shared->log)
 		kv_log_report(shared->log, report);
 }

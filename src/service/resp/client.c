@@ -79,6 +79,7 @@ int resp_no_sub(struct resp_client *c, const struct resp_arg *argv)
 void resp_reply_errno(struct resp_client *c, int error)
 {
 	const struct resp_shared *shared = c->thread->shared;
+	const struct auth_client *client = stream_client(c->stream);
 
 	switch (-error) {
 	case ENOMEM:
@@ -88,8 +89,17 @@ void resp_reply_errno(struct resp_client *c, int error)
 		resp_error(c->out, "ERR string exceeds maximum allowed size (%llu bytes, kv.value_max)",
 			   (unsigned long long)MIN(shared->kv->value_max, RESP_BULK_MAX));
 		break;
+	case EDQUOT:
+		c->thread->kv->part.count[KV_COUNT_OVER_QUOTA]++;
+		resp_error(c->out, "OOM %s has stored %llu of %llu bytes: see stored= in rdmad-auth(7)", client->name,
+			   (unsigned long long)store_owner_bytes(shared->store, c->owner),
+			   (unsigned long long)client->stored);
+		break;
 	case EINVAL:
 		resp_error(c->out, "ERR key is too long, %d bytes at most, or empty", STORE_KEY_MAX);
+		break;
+	case E2BIG:
+		resp_error(c->out, "ERR a command or transaction writes %u keys at most", RESP_STEP_MOST);
 		break;
 	case EMEDIUMTYPE:
 		resp_wrong_type(c);
@@ -226,7 +236,13 @@ const struct resp_command *resp_choose(struct resp_client *c, const struct resp_
 	if (resp_arity_fits(command, argc) && resp_serve[command->id])
 		return command;
 	resp_count(&c->thread->rejected[command->id]);
-	resp_bad_arity(c, command->name);
+	if (command->id == RESP_CMD_EXEC) {
+		resp_multi_free(c);
+		resp_error(c->out,
+			   "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command");
+	} else {
+		resp_bad_arity(c, command->name);
+	}
 	return NULL;
 }
 
@@ -311,15 +327,19 @@ static bool fast_get(struct resp_client *c, const struct resp_arg *key)
 	char digits[8];
 	unsigned n;
 	char *to;
+	int found;
 
 	if (key->len < 1 || key->len > STORE_KEY_MAX || thread->kv->committed != UINT64_MAX)
 		return false;
 	to = resp_grow(c->out, STORE_COPY_MAX + sizeof(digits) + 2);
-	if (!to || store_copy(thread->store, key->at, key->len, resp_now(c), to + sizeof(digits), STORE_COPY_MAX, &len,
-			      &version) != 1)
+	if (!to)
 		return false;
-	if (len > STORE_COPY_MAX)
-		return false;
+	found = store_copy(thread->store, key->at, key->len, resp_now(c), to + sizeof(digits), STORE_COPY_MAX, &len,
+			   &version);
+	if (found == 0) /* the miss was counted */
+		resp_null(c->out);
+	if (found != 1 || len > STORE_COPY_MAX)
+		return found == 0;
 	n = (unsigned)snprintf(digits, sizeof(digits), "$%u\r\n", (unsigned)len);
 	memmove(to + n, to + sizeof(digits), len);
 	memcpy(to, digits, n);
@@ -481,12 +501,13 @@ static int large_place(struct resp_client *c)
 {
 	struct resp_large *l = &c->large;
 	const struct kv_shared *kv = c->thread->shared->kv;
+	const struct store_put put = {.owner = c->owner};
 	uint64_t part = MAX(kv->ahead, STORE_PART_MIN);
 
 	if (l->len > MIN(kv->value_max, RESP_BULK_MAX))
 		return -EFBIG;
-	return store_reserve_part(c->thread->store, c->head.at + l->key, l->key_len, l->len, part, resp_now(c), &l->ref,
-				  &l->ready);
+	return store_reserve_part(c->thread->store, c->head.at + l->key, l->key_len, l->len, &put, part, resp_now(c),
+				  &l->ref, &l->ready);
 }
 
 /* The next bytes of it. */
@@ -656,6 +677,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	}
 	if (commands > 1)
 		stream_charge(stream, commands - 1);
+	resp_seen_commands(c); /* before its client hears of them */
 	client_write(c);
 	resp_seen_visit(c, len - used);
 	if (c->closing)
@@ -699,6 +721,7 @@ void resp_client_revised(struct resp_client *c)
 	const struct auth_client *client = stream_client(c->stream);
 
 	c->authenticated = client != &auth_nothing && client->services & 1u << WIRE_RESP;
+	c->owner = kv_owner_of(c->thread->shared->kv, client);
 	resp_seen_user(c);
 }
 

@@ -58,7 +58,7 @@ void resp_seen_end(struct resp_client *c)
 #define SET(atomic, value) atomic_store_explicit(&(atomic), value, memory_order_relaxed)
 #define GET(atomic) atomic_load_explicit(&(atomic), memory_order_relaxed)
 
-static void see_numbers(struct resp_client *c)
+void resp_seen_commands(struct resp_client *c)
 {
 	SET(c->seen.command, c->command);
 	SET(c->seen.active, resp_now(c));
@@ -70,7 +70,6 @@ void resp_seen_visit(struct resp_client *c, size_t unused)
 	struct resp_figures *figures = &c->thread->figures;
 	struct stream_stats stats;
 
-	see_numbers(c);
 	SET(c->seen.unused, unused);
 	SET(c->seen.waiting, stream_waiting(c->stream));
 	stream_group_get_stats(stream_group_of(c->stream), &stats);
@@ -172,7 +171,7 @@ int resp_do_client_info(struct resp_client *c, const struct resp_arg *argv, unsi
 {
 	struct resp_out text = {.most = MIB};
 
-	see_numbers(c);
+	resp_seen_commands(c);
 	pthread_mutex_lock(&c->thread->shared->lock);
 	tell_client(&text, c, resp_now(c));
 	pthread_mutex_unlock(&c->thread->shared->lock);
@@ -199,6 +198,12 @@ static bool has_type(const struct resp_client *c, enum type type)
 	bool subscribed = GET(c->seen.channels) + GET(c->seen.patterns) + GET(c->seen.shards);
 
 	return type == TYPE_ANY || type == (subscribed ? TYPE_PUBSUB : TYPE_NORMAL);
+}
+
+/* Whether a client is told of another one, and may end it: of its own user, unless it may do everything. */
+static bool sees(const struct resp_client *c, const struct resp_client *other)
+{
+	return auth_has_all(stream_client(c->stream)) || strcmp(c->seen.user, other->seen.user) == 0;
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -234,13 +239,14 @@ int resp_do_client_list(struct resp_client *c, const struct resp_arg *argv, unsi
 	} else if (argc != 2) {
 		return resp_syntax_error(c);
 	}
-	see_numbers(c);
+	resp_seen_commands(c);
 	pthread_mutex_lock(&shared->lock);
 	for_each_client(other, shared)
 	{
 		int64_t of = (int64_t)other->id;
 
-		if (has_type(other, type) && (!id || bsearch(&of, id, ids, sizeof(*id), compare_numbers)))
+		if (sees(c, other) && has_type(other, type) &&
+		    (!id || bsearch(&of, id, ids, sizeof(*id), compare_numbers)))
 			tell_client(&text, other, resp_now(c));
 	}
 	pthread_mutex_unlock(&shared->lock);
@@ -298,7 +304,7 @@ static unsigned kill_all(struct resp_client *c, const struct kill *kill)
 	{
 		struct resp_thread *thread = other->thread;
 
-		if (other->seen.killed || (other == c && !kill->me) || !fits(kill, other))
+		if (other->seen.killed || (other == c && !kill->me) || !sees(c, other) || !fits(kill, other))
 			continue;
 		killed++;
 		if (other == c) {
@@ -319,8 +325,10 @@ static bool user_exists(const struct resp_client *c, const struct resp_arg *name
 	const struct auth_table *table = stream_admission(c->stream)->table;
 	const struct auth_key *key;
 
-	if (resp_is_open(c) || is_text(name, RESP_DEFAULT_USER))
-		return is_text(name, RESP_DEFAULT_USER);
+	if (is_text(name, RESP_DEFAULT_USER) || is_text(name, c->seen.user))
+		return true;
+	if (resp_is_open(c) || !auth_has_all(stream_client(c->stream)))
+		return false;
 	for (size_t i = 0; (key = auth_table_key(table, i)); i++)
 		if (is_text(name, key->name))
 			return true;

@@ -180,6 +180,8 @@ int resp_do_config_resetstat(struct resp_client *c, const struct resp_arg *argv,
 	struct resp_shared *shared = c->thread->shared;
 	struct resp_totals totals;
 
+	if (!resp_may_all(c))
+		return 0;
 	resp_get_totals(c, &totals);
 	pthread_mutex_lock(&shared->lock);
 	shared->base[RESP_BASE_CONNECTIONS] = atomic_load(&shared->last_id);

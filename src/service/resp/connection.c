@@ -22,6 +22,14 @@ bool resp_is_open(const struct resp_client *c)
 	return !table || !auth_table_key(table, 0);
 }
 
+bool resp_may_all(struct resp_client *c)
+{
+	if (auth_has_all(stream_client(c->stream)))
+		return true;
+	resp_error(c->out, "NOPERM this user has no permissions to run the '%s' command", c->command->name);
+	return false;
+}
+
 /* Nobody on the way from the client can hear it. */
 static bool is_near(const struct resp_client *c)
 {
@@ -196,13 +204,7 @@ int resp_do_quit(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 
 int resp_do_select(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	int64_t number;
-
-	if (!resp_read_int64(argv[1].at, argv[1].len, &number))
-		return resp_not_an_integer(c);
-	if (number != 0)
-		resp_error(c->out, "ERR DB index is out of range");
-	else
+	if (resp_database_fits(c, &argv[1]))
 		resp_ok(c);
 	return 0;
 }

@@ -503,3 +503,65 @@ int resp_do_info(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	free(text.at);
 	return 0;
 }
+
+/*
+ * MEMORY
+ */
+
+int resp_do_memory_doctor(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	struct resp_totals totals;
+	char text[256];
+
+	resp_get_totals(c, &totals);
+	snprintf(text, sizeof(text),
+		 "Keys and values take %llu of %llu bytes (kv.memory), and %llu writes found no room. "
+		 "See rdmactl memory.\n",
+		 (unsigned long long)totals.store.bytes_used, (unsigned long long)totals.store.bytes_total,
+		 (unsigned long long)totals.store.out_of_memory);
+	resp_verbatim(c->out, text, strlen(text));
+	return 0;
+}
+
+int resp_do_memory_stats(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	struct resp_totals t;
+	uint64_t used, rss = resident();
+
+	resp_get_totals(c, &t);
+	used = resp_memory(&t);
+	const struct {
+		const char *name;
+		uint64_t number;
+	} numbers[] = {
+		{"peak.allocated", t.peak},
+		{"total.allocated", used},
+		{"startup.allocated", 0},
+		{"replication.backlog", 0},
+		{"clients.slaves", 0},
+		{"clients.normal", t.buffer_bytes},
+		{"cluster.links", 0},
+		{"aof.buffer", 0},
+		{"lua.caches", 0},
+		{"functions.caches", 0},
+		{"overhead.total", used - MIN(t.store.bytes_asked, used)},
+		{"keys.count", t.store.items},
+		{"keys.bytes-per-key", t.store.items ? t.store.bytes_used / t.store.items : 0},
+		{"dataset.bytes", t.store.bytes_asked},
+		{"allocator.allocated", used},
+		{"allocator.active", t.store.bytes_held},
+		{"allocator.resident", rss},
+	};
+	resp_map(c->out, ARRAY_SIZE(numbers) + 3);
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		resp_bulk_text(c->out, numbers[i].name);
+		resp_number(c->out, (int64_t)numbers[i].number);
+	}
+	resp_bulk_text(c->out, "dataset.percentage");
+	resp_double(c->out, used ? 100.0 * (double)MIN(t.store.bytes_asked, used) / (double)used : 0);
+	resp_bulk_text(c->out, "peak.percentage");
+	resp_double(c->out, t.peak ? 100.0 * (double)used / (double)t.peak : 100);
+	resp_bulk_text(c->out, "fragmentation");
+	resp_double(c->out, used ? (double)rss / (double)used : 0);
+	return 0;
+}

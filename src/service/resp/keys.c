@@ -248,8 +248,7 @@ int resp_do_renamenx(struct resp_client *c, const struct resp_arg *argv, unsigne
 	return rename_to(c, &argv[1], &argv[2], true);
 }
 
-/* False: it is no number of a database that there is, which was answered. */
-static bool copy_database(struct resp_client *c, const struct resp_arg *arg)
+bool resp_database_fits(struct resp_client *c, const struct resp_arg *arg)
 {
 	int64_t database;
 
@@ -275,7 +274,7 @@ int resp_do_copy(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 			replace = true;
 		else if (!resp_is(&argv[i], "db") || i + 1 == argc)
 			return resp_syntax_error(c);
-		else if (!copy_database(c, &argv[++i]))
+		else if (!resp_database_fits(c, &argv[++i]))
 			return 0;
 	}
 	if (same_key(&argv[1], &argv[2])) {

@@ -113,6 +113,10 @@ int resp_do_memory_help(struct resp_client *c, const struct resp_arg *argv, unsi
 {
 	static const char *const lines[] = {
 		"MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+		"DOCTOR",
+		"    Return memory problems reports.",
+		"STATS",
+		"    Return information about the memory usage of the server.",
 		"USAGE <key> [SAMPLES <count>]",
 		"    Return memory in bytes used by <key> and its value. Nested values are",
 		"    sampled up to <count> times (default: 5, 0 means sample all).",

@@ -187,6 +187,7 @@ struct resp_client {
 	uint64_t id;
 	bool three;         /* RESP3 */
 	bool authenticated; /* or it need not be */
+	uint16_t owner;     /* the store's, see kv_owner_of() */
 	bool closing;       /* behind the reply of this command */
 	struct resp_seen seen;
 	const struct resp_command *command; /* the one under way or the last; a subcommand where it has such */
@@ -248,6 +249,9 @@ typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, un
 	DO(LATENCY_LATEST, latency_latest) DO(LATENCY_HISTOGRAM, latency_histogram) DO(LATENCY_RESET, latency_reset) \
 	DO(LATENCY_HELP, latency_help) DO(SLOWLOG_GET, slowlog_get) DO(SLOWLOG_LEN, slowlog_len) \
 	DO(SLOWLOG_RESET, slowlog_reset) DO(SLOWLOG_HELP, slowlog_help) DO(LASTSAVE, lastsave) DO(BGSAVE, bgsave) \
+	DO(SAVE, save) DO(BGREWRITEAOF, bgrewriteaof) DO(ROLE, role) DO(MODULE_LIST, module_list) \
+	DO(MEMORY_DOCTOR, memory_doctor) DO(MEMORY_STATS, memory_stats) DO(LATENCY_HISTORY, latency_history) \
+	DO(LATENCY_DOCTOR, latency_doctor) \
 	DO(SHUTDOWN, shutdown) DO(DEBUG, debug) DO(FUNCTION_FLUSH, function_flush) DO(CLUSTER_INFO, cluster) \
 	DO(CLUSTER_KEYSLOT, cluster) DO(CLUSTER_MYID, cluster) DO(CLUSTER_NODES, cluster) DO(CLUSTER_SHARDS, cluster) \
 	DO(CLUSTER_SLOTS, cluster) DO(CLUSTER_COUNTKEYSINSLOT, cluster) DO(CLUSTER_GETKEYSINSLOT, cluster) \
@@ -277,6 +281,8 @@ int resp_wrong_type(struct resp_client *c); /* "WRONGTYPE Operation against a ke
 int resp_no_sub(struct resp_client *c,
 		const struct resp_arg *argv); /* "ERR unknown subcommand 'X'. Try CLIENT HELP." */
 int resp_bad_arity(struct resp_client *c, const char *name);
+/* Whether it is the number of a database that there is; false: it was answered. */
+bool resp_database_fits(struct resp_client *c, const struct resp_arg *arg);
 void resp_ok(struct resp_client *c);
 int resp_help(struct resp_client *c, const char *const *lines, size_t count); /* of a command with subcommands */
 
@@ -292,6 +298,8 @@ int64_t resp_unix_of(const struct resp_client *c, uint64_t expires); /* of one t
  * the end, where all of it is checked and applied at once (store_commit()). If others changed what was read, it is run
  * again. A key may be longer than the store takes: then it is not there, and a write is refused (-EINVAL).
  */
+/* Keys that one step writes: each reservation has a place in the log's ring, which all steps share. */
+#define RESP_STEP_MOST 32768u
 int resp_view_new(struct resp_thread *thread);
 void resp_view_free(struct resp_thread *thread);
 /* 1: there, *out. 0: there is no such key. -errno. */
@@ -369,7 +377,8 @@ void resp_mailbox_readable(struct service_part *part);
  */
 void resp_seen_begin(struct resp_client *c); /* before it is in shared->clients */
 void resp_seen_end(struct resp_client *c);   /* when it is not any more */
-/* At the end of a visit: bytes that came and were not used. */
+/* What it did so far; and at the end of a visit: bytes that came and were not used. */
+void resp_seen_commands(struct resp_client *c);
 void resp_seen_visit(struct resp_client *c, size_t unused);
 /* Its name among clients of the key file, or "default"; its rights may be others now. */
 void resp_seen_user(struct resp_client *c);

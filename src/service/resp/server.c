@@ -273,10 +273,29 @@ int resp_do_latency_reset(struct resp_client *c, const struct resp_arg *argv, un
 	return 0;
 }
 
+int resp_do_latency_history(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	resp_array(c->out, 0);
+	return 0;
+}
+
+int resp_do_latency_doctor(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	static const char text[] = "rdmad does not measure single commands. Latencies from a client: rdmactl bench kv, "
+				   "or redis-cli --latency.\n";
+
+	resp_verbatim(c->out, text, strlen(text));
+	return 0;
+}
+
 int resp_do_latency_help(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	static const char *const lines[] = {
 		"LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+		"DOCTOR",
+		"    Return a human readable latency analysis report.",
+		"HISTORY <event>",
+		"    Return time-latency samples for the <event> class.",
 		"LATEST",
 		"    Return the latest latency samples for all events.",
 		"RESET [<event> ...]",
@@ -366,23 +385,55 @@ int resp_do_lastsave(struct resp_client *c, const struct resp_arg *argv, unsigne
 }
 
 /* A checkpoint of the log; where there is none, what Redis's clients expect. */
-int resp_do_bgsave(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+static int save(struct resp_client *c, const char *begun, bool again)
 {
 	struct kv_log *log = c->thread->shared->kv->log;
-	bool schedule = argc == 2 && resp_is(&argv[1], "schedule");
 	int rc;
 
-	if (argc > 1 && !schedule)
-		return resp_syntax_error(c);
+	if (!resp_may_all(c))
+		return 0;
 	rc = log ? kv_log_checkpoint(log) : 0;
 	if (rc == 0 || rc == -EOPNOTSUPP)
-		resp_simple(c->out, "Background saving started");
-	else if (rc == -EALREADY && schedule)
+		resp_simple(c->out, begun);
+	else if (rc == -EALREADY && again)
 		resp_simple(c->out, "Background saving scheduled");
 	else if (rc == -EALREADY)
 		resp_error(c->out, "ERR Background save already in progress");
 	else
 		resp_error(c->out, "ERR no checkpoint can be made: %s, see rdmactl log status", strerror(-rc));
+	return 0;
+}
+
+int resp_do_bgsave(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	bool again = argc == 2 && resp_is(&argv[1], "schedule");
+
+	return argc > 1 && !again ? resp_syntax_error(c) : save(c, "Background saving started", again);
+}
+
+/* It does not wait: with a log all is kept as it comes. */
+int resp_do_save(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return save(c, "OK", false);
+}
+
+int resp_do_bgrewriteaof(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return save(c, "Background append only file rewriting started", false);
+}
+
+int resp_do_role(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	resp_array(c->out, 3);
+	resp_bulk_text(c->out, "master");
+	resp_number(c->out, 0);
+	resp_array(c->out, 0);
+	return 0;
+}
+
+int resp_do_module_list(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	resp_array(c->out, 0);
 	return 0;
 }
 

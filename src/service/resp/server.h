@@ -20,6 +20,8 @@ char *resp_text(const struct resp_arg *arg);
 #define RESP_DEFAULT_USER "default"
 /* Whether nobody is asked for a password. */
 bool resp_is_open(const struct resp_client *c);
+/* What concerns all is for clients that may do everything; false: it was answered. */
+bool resp_may_all(struct resp_client *c);
 
 /*
  * clients.c

@@ -36,7 +36,7 @@ struct resp_view {
 	unsigned slots; /* a power of two, at least twice `room` */
 	struct store_check *check;
 	struct store_step *step;
-	unsigned changes;
+	unsigned sets; /* reservations */
 	struct keep *keep;
 };
 
@@ -214,10 +214,11 @@ int resp_view_stat(struct resp_client *c, const struct resp_arg *key, struct res
 /* Room for a value, here as many steps of it as there is time for. */
 static int reserve(struct resp_client *c, const struct resp_arg *key, size_t len, struct store_ref *out)
 {
+	const struct store_put put = {.owner = c->owner};
 	int rc;
 
 	do
-		rc = store_reserve(c->thread->store, key->at, key->len, len, resp_now(c), out);
+		rc = store_reserve_for(c->thread->store, key->at, key->len, len, &put, resp_now(c), out);
 	while (rc == -EAGAIN && stream_time_left(c->stream) && !store_changes_full(c->thread->store));
 	return rc;
 }
@@ -227,6 +228,7 @@ static void entry_drop(struct resp_client *c, struct entry *e)
 {
 	if (e->change != SET)
 		return;
+	c->thread->view->sets -= e->last.item != NULL;
 	store_abandon(c->thread->store, &e->last);
 	e->last = e->fresh;
 	e->fresh.item = NULL;
@@ -243,6 +245,7 @@ static void entry_set(struct resp_client *c, struct entry *e, const struct store
 		e->keep_expiry = put->keep_expiry && was;
 		e->will_expire = put->expires;
 	}
+	c->thread->view->sets++;
 	e->change = SET;
 	e->fresh = *fresh;
 }
@@ -255,7 +258,9 @@ char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t 
 
 	*rc = is_key(key) ? 0 : -EINVAL;
 	e = *rc == 0 ? view_entry(c, key, rc) : NULL;
-	if (e)
+	if (e && c->thread->view->sets == RESP_STEP_MOST)
+		*rc = -E2BIG;
+	else if (e)
 		*rc = reserve(c, key, len, &fresh);
 	if (*rc != 0)
 		return NULL;
@@ -482,7 +487,7 @@ void resp_view_end(struct resp_client *c)
 			for (; v->slot[at]; at = (at + 1) & (v->slots - 1))
 				v->slot[at] = 0;
 		}
-	v->count = 0;
+	v->count = v->sets = 0;
 	while (v->keep) {
 		struct keep *keep = v->keep;
 
