@@ -104,6 +104,14 @@ void resp_reply_errno(struct resp_client *c, int error)
 	case EMEDIUMTYPE:
 		resp_wrong_type(c);
 		break;
+	case ETIME:
+		resp_error(c->out, "ERR script ran for more than %llu ms: see resp.script_time",
+			   (unsigned long long)(shared->settings->script_time / TIME_MS));
+		break;
+	case ENOBUFS:
+		resp_error(c->out, "ERR script needs more than %llu bytes: see resp.script_memory",
+			   (unsigned long long)shared->settings->script_memory);
+		break;
 	default:
 		resp_error(c->out, "ERR %s", strerror(-error));
 	}

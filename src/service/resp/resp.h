@@ -16,6 +16,7 @@
  *   config.c      CONFIG
  *   info.c        INFO
  *   pubsub.c      SUBSCRIBE, PUBLISH
+ *   script/       EVAL, SCRIPT
  */
 #ifndef RDMAD_SERVICE_RESP_H
 #define RDMAD_SERVICE_RESP_H
@@ -29,6 +30,8 @@
 
 struct resp_client;
 struct resp_thread;
+struct resp_script;
+struct resp_scripts;
 
 /* By the rows of resp_settings. */
 struct resp_settings {
@@ -37,6 +40,9 @@ struct resp_settings {
 	char *unix_socket;
 	uint64_t unix_mode;
 	bool clear; /* passwords in clear from other machines */
+	bool scripts;
+	uint64_t script_time;   /* ns that one may take */
+	uint64_t script_memory; /* bytes of all in one worker */
 };
 
 /* Counters that CONFIG RESETSTAT sets to 0. */
@@ -75,6 +81,7 @@ struct resp_shared {
 	struct resp_sample sample[2]; /* for the figures of a second: the last one, and the one before */
 	uint64_t peak;                /* most memory that was seen in use */
 	uint64_t base[RESP_BASES];    /* what counters were at the last CONFIG RESETSTAT */
+	struct resp_scripts *scripts; /* that are known; NULL: off */
 };
 
 /* What one thread has for another. fn() is called by that one's turn, with the note its own again; with NULL when the
@@ -111,6 +118,7 @@ struct resp_thread {
 	unsigned pins, pin_room;
 	size_t pinned_bytes;
 	struct resp_view *view;
+	struct resp_script *script; /* what runs scripts; NULL: none ran yet */
 	_Atomic uint64_t calls[RESP_IDS], failed[RESP_IDS], rejected[RESP_IDS]; /* read by others, for figures */
 	struct resp_figures figures;
 	struct resp_mailbox mailbox;
@@ -249,7 +257,10 @@ typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, un
 	DO(CLUSTER_SLOTS, cluster) DO(CLUSTER_COUNTKEYSINSLOT, cluster) DO(CLUSTER_GETKEYSINSLOT, cluster) \
 	DO(CLUSTER_HELP, cluster)
 #define RESP_DO_PUBSUB(DO)
-#define RESP_DO_SCRIPTS(DO)
+#define RESP_DO_SCRIPTS(DO) \
+	DO(EVAL, eval) DO(EVALSHA, evalsha) DO(EVAL_RO, eval_ro) DO(EVALSHA_RO, evalsha_ro) \
+	DO(SCRIPT_LOAD, script_load) DO(SCRIPT_EXISTS, script_exists) DO(SCRIPT_FLUSH, script_flush) \
+	DO(SCRIPT_KILL, script_kill) DO(SCRIPT_HELP, script_help)
 #define RESP_DO_HASHES(DO)
 #define RESP_DO_ALL(DO) \
 	RESP_DO_MULTI(DO) RESP_DO_STRINGS(DO) RESP_DO_KEYS(DO) RESP_DO_CONNECTION(DO) RESP_DO_SERVER(DO) \
@@ -372,6 +383,13 @@ void resp_seen_visit(struct resp_client *c, size_t unused);
 /* Its name among clients of the key file, or "default"; its rights may be others now. */
 void resp_seen_user(struct resp_client *c);
 void resp_kill_marked(struct resp_thread *thread, struct resp_note *note);
+
+/*
+ * script/: EVAL and SCRIPT.
+ */
+int resp_scripts_open(struct resp_shared *shared);
+void resp_scripts_close(struct resp_shared *shared);
+void resp_script_free(struct resp_thread *thread);
 
 /*
  * info.c

@@ -33,6 +33,12 @@ static const struct setting settings[] = {
 	{"resp.clear", SETTING_BOOL, AT(clear), "false",
 	 .help = "Take passwords (AUTH) from other machines, too, though the network may hear them: the\n"
 		 "protocol has no encryption."},
+	{"resp.scripts", SETTING_BOOL, AT(scripts), "false",
+	 .help = "Let Redis's clients run scripts (EVAL). While one runs, its worker serves nobody else."},
+	{"resp.script_time", SETTING_TIME, AT(script_time), "100ms", TIME_MS, 60 * TIME_S,
+	 .help = "Longest time of a script: then it is ended, and nothing of it happens."},
+	{"resp.script_memory", SETTING_SIZE, AT(script_memory), "64M", MIB, 64 * GIB,
+	 .help = "Memory of the scripts of one worker."},
 };
 
 static const struct setting_table resp_settings = {settings, ARRAY_SIZE(settings), sizeof(struct resp_settings)};
@@ -75,6 +81,10 @@ static int resp_open(const struct service_host *host, const void *values, void *
 	shared->connections = host->connections;
 	list_init(&shared->clients);
 	list_init(&shared->threads);
+	if (s->scripts && resp_scripts_open(shared) != 0) {
+		free(shared);
+		return -ENOMEM;
+	}
 	pthread_mutex_init(&shared->lock, NULL);
 	*out = shared;
 	return 0;
@@ -86,6 +96,7 @@ static void resp_close(void *of)
 
 	must(list_empty(&shared->clients) && list_empty(&shared->threads));
 	pthread_mutex_destroy(&shared->lock);
+	resp_scripts_close(shared);
 	free(shared);
 }
 
@@ -155,6 +166,7 @@ static void resp_thread_clear(struct service_part *part)
 	free(thread->pin);
 	free(thread->out.at);
 	resp_view_free(thread);
+	resp_script_free(thread);
 }
 
 static int resp_take(struct service_part *part, struct stream_group *group, struct stream_open *open)
