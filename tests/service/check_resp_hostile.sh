@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../lib.sh"
 need python3 jq
 
-configure 'workers = 2;' 'services = ["kv", "resp"];' "resp.unix_socket = \"$dir/redis.sock\";"
+configure 'workers = 2;' 'services = ["kv", "resp"];' 'kv = { memory = "64M"; eviction = "s3-fifo"; };' "resp.unix_socket = \"$dir/redis.sock\";"
 start_daemon
 timeout 240 python3 "$srcdir/tests/service/resp_hostile.py" "$dir/redis.sock" "$(part 4000)" || fail "a hostile client"
 stop_daemon
