@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""resp_hostile.py SOCKET ROUNDS: what no client of Redis's protocol does by mistake. The daemon is to be built with sanitizers, and has two
-workers."""
+"""resp_hostile.py SOCKET ROUNDS [RELOAD...]: what no client of Redis's protocol does by mistake. The daemon is to be built with sanitizers,
+and has two workers. With a command that reloads the daemon: it has one, and takes the rights of all keys then."""
 import random
 import select
 import socket
+import subprocess
 import sys
 import threading
 
@@ -117,7 +118,20 @@ def others_stop():
     print("nothing was in the way of a long value")
 
 
-watched_keys()
-one_long_value()
-others_stop()
+def overtaken(reload):
+    """A connection that comes while its worker is busy, and a reload behind it: it has the rights of the new file."""
+    busy = Client()
+    busy.ask("MSET", *[i // 2 for i in range(10000)])
+    busy.send(["MULTI"], *[["KEYS", "none"]] * 1000, ["EXEC"])
+    late = Client()
+    subprocess.run(reload, check=True, timeout=120)
+    check("a connection that a reload overtook", late.ask("GET", "1")[:7], "-NOPERM")
+
+
+if len(sys.argv) > 3:
+    overtaken(sys.argv[3:])
+else:
+    watched_keys()
+    one_long_value()
+    others_stop()
 sys.exit(1 if failures else 0)
