@@ -154,8 +154,13 @@ static int worker_accept_stream(struct worker *w, struct worker_message *m)
 				   .id = conn_next_id(),
 				   .share = m->connection.source,
 				   .admission = &m->connection.admission};
+	bool late = w->revised && open.admission->table && open.admission->table != w->revised;
+	int rc = service_accept_stream(m->connection.service, &w->services, w->streams, &open);
 
-	return service_accept_stream(m->connection.service, &w->services, w->streams, &open);
+	/* A reload came between: it is looked at as those that were here then. */
+	if (rc == 0 && late)
+		stream_group_each(w->streams, revise_stream, w->revised);
+	return rc;
 }
 
 /* Tell a client that it is refused. */

@@ -5,9 +5,22 @@
 . "$(dirname "$0")/../lib.sh"
 need python3 jq
 
-configure 'workers = 2;' 'services = ["kv", "resp"];' "resp.unix_socket = \"$dir/redis.sock\";"
+configure 'workers = 2;' 'services = ["kv", "resp"];' 'kv = { memory = "64M"; eviction = "s3-fifo"; };' "resp.unix_socket = \"$dir/redis.sock\";"
 start_daemon
 timeout 240 python3 "$srcdir/tests/service/resp_hostile.py" "$dir/redis.sock" "$(part 4000)" || fail "a hostile client"
+stop_daemon
+
+echo "@$(id -u) kv resp read= write=" >"$dir/clients"
+configure 'workers = 1;' 'services = ["kv", "resp"];' "resp.unix_socket = \"$dir/redis.sock\";" \
+	"auth = { keys = \"$dir/keys\"; clients = \"$dir/clients\"; local = \"user\"; };"
+umask 077
+"$rdmactl" --quiet key new app --into "$dir/keys" >/dev/null || give_up "no key"
+start_daemon
+cat >"$dir/reload" <<END
+echo "@$(id -u) kv resp read=none/ write=none/" >"$dir/clients"
+exec "$rdmactl" --control "$dir/control.sock" reload >/dev/null
+END
+timeout 240 python3 "$srcdir/tests/service/resp_hostile.py" "$dir/redis.sock" 0 bash "$dir/reload" || fail "a reload"
 stop_daemon
 
 # A connection, which has file descriptor 5.
@@ -27,8 +40,6 @@ answers() {
 	[[ $got == $1* ]] || fail "${*:2}: \"$got\", not \"$1\""
 }
 
-umask 077
-"$rdmactl" --quiet key new app --into "$dir/keys" >/dev/null || give_up "no key"
 password=$("$rdmactl" key resp "$dir/keys" app)
 echo 'app kv resp read= write= connections=1' >"$dir/clients"
 configure 'services = ["kv", "resp"];' "resp.unix_socket = \"$dir/redis.sock\";" "auth = { keys = \"$dir/keys\"; clients = \"$dir/clients\"; };"

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""resp_hostile.py SOCKET ROUNDS: what no client of Redis's protocol does by mistake. The daemon is to be built with sanitizers, and has two
-workers."""
+"""resp_hostile.py SOCKET ROUNDS [RELOAD...]: what no client of Redis's protocol does by mistake. The daemon is to be built with sanitizers,
+and has two workers. With a command that reloads the daemon: it has one, and takes the rights of all keys then."""
+import random
+import select
 import socket
+import subprocess
 import sys
 import threading
 
 PATH, ROUNDS = sys.argv[1], int(sys.argv[2])
+MIB = 1 << 20
 LONG = 20000  # bytes, which go to their place at once
 failures = []
 
@@ -82,6 +86,52 @@ def one_long_value():
         thread.join()
 
 
-watched_keys()
-one_long_value()
+def others_stop():
+    """Long values that are not whole are in the way of one that is: it does not wait for them for ever."""
+    chance = random.Random(1)
+    for i, size in enumerate([14] * 3 + [20] + [1] * 30 + [14]):
+        Client().ask("SET", f"filler {i}", bytes(size * MIB))
+    for _ in range(20):
+        clients = [Client() for _ in range(5)]
+        left = [8 * MIB] * 5
+        for i, client in enumerate(clients):
+            client.socket.sendall(b"*3\r\n$3\r\nSET\r\n$1\r\n%d\r\n$%d\r\n" % (i, left[i]))
+            client.socket.setblocking(False)
+        while any(left):
+            i = chance.choice([i for i in range(5) if left[i]])
+            count = min(left[i], chance.randrange(1, MIB))
+            while count and select.select([], [clients[i].socket], [], 0.5)[1]:
+                sent = clients[i].socket.send(bytes(count))
+                left[i] -= sent
+                count -= sent
+            if not count:
+                continue
+            clients[i].socket.settimeout(60)
+            clients[i].socket.sendall(bytes(left[i]) + b"\r\n")
+            answer = clients[i].reply()
+            check("a long value that others are in the way of", answer[:4], answer[:4] if answer[:4] in ("+OK", "-OOM") else "-OOM")
+            return
+        for client in clients:
+            client.socket.settimeout(60)
+            client.socket.sendall(b"\r\n")
+            client.reply()
+    print("nothing was in the way of a long value")
+
+
+def overtaken(reload):
+    """A connection that comes while its worker is busy, and a reload behind it: it has the rights of the new file."""
+    busy = Client()
+    busy.ask("MSET", *[i // 2 for i in range(10000)])
+    busy.send(["MULTI"], *[["KEYS", "none"]] * 1000, ["EXEC"])
+    late = Client()
+    subprocess.run(reload, check=True, timeout=120)
+    check("a connection that a reload overtook", late.ask("GET", "1")[:7], "-NOPERM")
+
+
+if len(sys.argv) > 3:
+    overtaken(sys.argv[3:])
+else:
+    watched_keys()
+    one_long_value()
+    others_stop()
 sys.exit(1 if failures else 0)

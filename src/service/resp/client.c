@@ -10,11 +10,12 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define LARGE (16 * KIB)     /* values from this length on go to their place at once */
-#define OUT_KEPT (256 * KIB) /* the buffer of replies is kept up to here */
-#define AGAIN TIME_MS        /* what waits for others is tried again */
-#define RUNS 16              /* of a command whose step others disturb, until it waits for its next turn */
-#define CLOCK_EACH 16        /* commands between two looks at the clock */
+#define LARGE (16 * KIB)       /* values from this length on go to their place at once */
+#define OUT_KEPT (256 * KIB)   /* the buffer of replies is kept up to here */
+#define AGAIN TIME_MS          /* what waits for others is tried again */
+#define BUSY_MOST (5 * TIME_S) /* that a long value waits for what is in its way */
+#define RUNS 16                /* of a command whose step others disturb, until it waits for its next turn */
+#define CLOCK_EACH 16          /* commands between two looks at the clock */
 
 /*
  * Replies
@@ -552,12 +553,13 @@ static void large_go(struct resp_client *c)
 		client_again(c);
 		return;
 	}
-	if (rc == -EBUSY) {
+	l->busy = rc != -EBUSY ? 0 : l->busy ? l->busy : resp_now(c);
+	if (rc == -EBUSY && resp_now(c) - l->busy < BUSY_MOST) {
 		stream_again(c->stream, resp_now(c) + AGAIN);
 		return;
 	}
 	if (rc != 0) {
-		l->error = rc;
+		l->error = rc == -EBUSY ? -ENOMEM : rc; /* another's long value, which may never be whole */
 		store_abandon(c->thread->store, &l->ref);
 		l->at = "";
 	}

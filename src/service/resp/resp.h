@@ -165,6 +165,7 @@ struct resp_large {
 	struct store_ref ref; /* its place; item NULL: there is none, and its bytes are dropped */
 	uint64_t len, done;   /* bytes of it that are in place or were asked for */
 	uint64_t ready;       /* that there is room for */
+	uint64_t busy;        /* since when something is in the way of more; 0: nothing is */
 	const void *at;      /* its place, also when the step of a command has it; of a dropped one no address of its */
 	size_t key, key_len; /* of its key in the head */
 	int error;           /* why there is no place */
