@@ -391,6 +391,8 @@ void resp_kill_marked(struct resp_thread *thread, struct resp_note *note);
 int resp_scripts_open(struct resp_shared *shared);
 void resp_scripts_close(struct resp_shared *shared);
 void resp_script_free(struct resp_thread *thread);
+/* How many are known, and their bytes. */
+void resp_scripts_count(const struct resp_shared *shared, uint64_t *count, uint64_t *bytes);
 
 /*
  * info.c
