@@ -16,7 +16,7 @@ answers() {
 may() { echo "@$(id -u) kv resp $*" >"$dir/clients"; }
 
 may read= write= flush
-configure 'services = ["kv", "resp"];' "resp.unix_socket = \"$dir/redis.sock\";" \
+configure 'services = ["kv", "resp"];' "resp.unix_socket = \"$dir/redis.sock\"; resp.scripts = true;" \
 	"auth = { keys = \"$dir/keys\"; clients = \"$dir/clients\"; local = \"user\"; };"
 "$rdmactl" --quiet key new lab --into "$dir/keys" >"$dir/lab.key" || give_up "no key"
 start_daemon
@@ -52,5 +52,11 @@ answers "1 " MSETEX 2 app/1 d app/2 e
 [[ $(redis DELEX app/1 IFEQ d) == *NOPERM* ]] || fail "DELEX tells of a value that may not be read"
 [[ $(redis OBJECT ENCODING app/1) == *NOPERM* ]] || fail "OBJECT tells of a value that may not be read"
 [[ $(redis FLUSHALL) == *NOPERM* ]] || fail "FLUSHALL without the right"
+# Each command of a script is looked at; where it may not, the script may go on.
+if [[ $(redis EVAL 'return 1' 0) != *'no Lua'* ]]; then
+	[[ $(redis EVAL "return redis.call('SET', 'other', 'x')" 0) == *NOPERM* ]] || fail "a script writes a key that may not be written"
+	[[ $(redis EVAL "return redis.call('GET', 'app/1')" 0) == *NOPERM* ]] || fail "a script reads a key that may not be read"
+	[[ $(redis EVAL "redis.pcall('SET', 'other', 'x') return redis.call('SET', 'app/1', 'y')" 0) == *OK* ]] || fail "a script may not go on"
+fi
 stop_daemon
 conclude

@@ -393,6 +393,7 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 	}
 	if (rc == -ESTALE || rc == -EAGAIN)
 		return -EAGAIN;
+	c->script_spent = 0;
 	if (c->out->failed) {
 		resp_take_back(c, len, pins);
 		resp_error(c->out, "ERR the reply is longer than %zu bytes, or there is no memory for it",

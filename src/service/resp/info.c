@@ -249,6 +249,7 @@ static uint64_t resident(void)
 
 static void put_memory(struct info *info)
 {
+	uint64_t scripts, script_bytes;
 	uint64_t used = resp_memory(&info->totals), asked = info->totals.store.bytes_asked, rss = resident();
 	uint64_t peak = info->totals.peak;
 
@@ -266,8 +267,9 @@ static void put_memory(struct info *info)
 	NUMBER(info, "allocator_resident", rss);
 	put_bytes(info, "total_system_memory", (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
 	put_bytes(info, "used_memory_lua", 0);
-	put_bytes(info, "used_memory_scripts", 0);
-	NUMBER(info, "number_of_cached_scripts", 0);
+	resp_scripts_count(info->shared, &scripts, &script_bytes);
+	put_bytes(info, "used_memory_scripts", script_bytes);
+	NUMBER(info, "number_of_cached_scripts", scripts);
 	NUMBER(info, "number_of_functions", 0);
 	NUMBER(info, "number_of_libraries", 0);
 	put_bytes(info, "maxmemory", info->totals.store.bytes_total);

@@ -196,6 +196,7 @@ struct resp_client {
 	struct resp_multi *multi; /* NULL: neither MULTI nor WATCH were said */
 	uint64_t tells;           /* the last change that the replies of this visit tell of */
 	struct kv_waiter waiter;  /* for the log, while replies are held */
+	uint64_t script_spent;    /* ns of the scripts of the command under way, in all its runs */
 	void *step;               /* of a command that works in steps; freed by step_end(), also when the client goes */
 	void (*step_end)(struct resp_client *c);
 };
@@ -391,6 +392,8 @@ void resp_kill_marked(struct resp_thread *thread, struct resp_note *note);
 int resp_scripts_open(struct resp_shared *shared);
 void resp_scripts_close(struct resp_shared *shared);
 void resp_script_free(struct resp_thread *thread);
+/* How many are known, and their bytes. */
+void resp_scripts_count(const struct resp_shared *shared, uint64_t *count, uint64_t *bytes);
 
 /*
  * info.c

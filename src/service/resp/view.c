@@ -214,7 +214,7 @@ int resp_view_stat(struct resp_client *c, const struct resp_arg *key, struct res
 	return rc;
 }
 
-/* Room for a value, here as many steps of it as there is time for. */
+/* Room for a value, here as many steps of it as there is time for; of a script, which would begin anew, all. */
 static int reserve(struct resp_client *c, const struct resp_arg *key, size_t len, struct store_ref *out)
 {
 	const struct store_put put = {.owner = c->owner};
@@ -222,7 +222,8 @@ static int reserve(struct resp_client *c, const struct resp_arg *key, size_t len
 
 	do
 		rc = store_reserve_for(c->thread->store, key->at, key->len, len, &put, resp_now(c), out);
-	while (rc == -EAGAIN && stream_time_left(c->stream) && !store_changes_full(c->thread->store));
+	while (rc == -EAGAIN && (c->out != &c->thread->out || stream_time_left(c->stream)) &&
+	       !store_changes_full(c->thread->store));
 	return rc;
 }
 

@@ -194,9 +194,7 @@ static void reply_table(lua_State *lua, struct resp_script *s, unsigned deep)
 	struct resp_out *out = s->client->out;
 
 	if (has(lua, "err", LUA_TSTRING)) {
-		const char *text = lua_tostring(lua, -1);
-
-		reply_simple(out, '-', *text == '-' ? text + 1 : text);
+		reply_simple(out, '-', lua_tostring(lua, -1));
 		lua_pop(lua, 1);
 	} else if (has(lua, "ok", LUA_TSTRING)) {
 		reply_simple(out, '+', lua_tostring(lua, -1));

@@ -167,8 +167,13 @@ uint64_t resp_known_age(const struct resp_scripts *s)
 	return atomic_load_explicit(&s->age, memory_order_acquire);
 }
 
-void resp_known_count(struct resp_scripts *s, uint64_t *count, uint64_t *bytes)
+void resp_scripts_count(const struct resp_shared *shared, uint64_t *count, uint64_t *bytes)
 {
+	struct resp_scripts *s = shared->scripts;
+
+	*count = *bytes = 0;
+	if (!s)
+		return;
 	pthread_mutex_lock(&s->lock);
 	*count = s->count;
 	*bytes = s->bytes;

@@ -127,9 +127,9 @@ static int call(lua_State *lua, bool raises)
 	if (!s->client || !resp_script_goes_on(s))
 		return resp_script_stop(lua, s->error ? s->error : -EINVAL);
 	if (argc == 0)
-		return fail_text(lua, raises, "Please specify at least one argument for this redis.call() call");
+		return fail_text(lua, raises, "Please specify at least one argument for this redis lib call");
 	if (argc > ARGS_MAX)
-		return fail_text(lua, raises, "too many arguments for this redis.call() call");
+		return fail_text(lua, raises, "Too many arguments for this redis lib call");
 	/* Of Lua's memory, as an error goes past what is here. */
 	argv = lua_newuserdata(lua, (size_t)argc * (sizeof(*argv) + sizeof(*at)));
 	at = (unsigned *)&argv[argc];
@@ -210,7 +210,7 @@ static int redis_log(lua_State *lua)
 		return lua_error(lua);
 	}
 	if (lua_tonumber(lua, 1) < 0 || lua_tonumber(lua, 1) > 3) {
-		resp_push_error(lua, "Invalid log level.");
+		resp_push_error(lua, "Invalid debug level.");
 		return lua_error(lua);
 	}
 	for (int i = 2; i <= lua_gettop(lua); i++)
@@ -347,6 +347,12 @@ static int less(lua_State *lua)
 	return 1;
 }
 
+static int refuse(lua_State *lua)
+{
+	lua_pushliteral(lua, "Attempt to modify a readonly table");
+	return lua_error(lua);
+}
+
 /* A function of Lua's own, the first upvalue, that would write into a table of all scripts. */
 static int guarded(lua_State *lua)
 {
@@ -354,13 +360,80 @@ static int guarded(lua_State *lua)
 		lua_pushliteral(lua, "__metatable");
 		lua_rawget(lua, -2);
 		if (lua_rawequal(lua, -1, lua_upvalueindex(2)))
-			return luaL_error(lua, "Attempt to modify a readonly table");
+			return refuse(lua);
 		lua_pop(lua, 2);
 	}
 	lua_pushvalue(lua, lua_upvalueindex(1));
 	lua_insert(lua, 1);
 	lua_call(lua, lua_gettop(lua) - 1, LUA_MULTRET);
 	return lua_gettop(lua);
+}
+
+/* The handler is called when the call has ended: while a hook ends a script, Lua would call no hook in it. */
+static int xpcall(lua_State *lua)
+{
+	luaL_checkany(lua, 2);
+	lua_settop(lua, 2);
+	lua_insert(lua, 1);
+	lua_pushboolean(lua, true);
+	lua_insert(lua, 2);
+	if (lua_pcall(lua, 0, LUA_MULTRET, 0) == 0)
+		return lua_gettop(lua) - 1;
+	lua_pushvalue(lua, 1);
+	lua_insert(lua, -2);
+	lua_pcall(lua, 1, 1, 0);
+	lua_pushboolean(lua, false);
+	lua_insert(lua, -2);
+	return 2;
+}
+
+/* Scripts see the text of an error that is a table {err}, as by Redis. */
+static int pcall(lua_State *lua)
+{
+	luaL_checkany(lua, 1);
+	lua_pushboolean(lua, true);
+	lua_insert(lua, 1);
+	if (lua_pcall(lua, lua_gettop(lua) - 2, LUA_MULTRET, 0) == 0)
+		return lua_gettop(lua);
+	if (lua_istable(lua, -1)) {
+		lua_pushliteral(lua, "err");
+		lua_rawget(lua, -2);
+		if (lua_isstring(lua, -1))
+			lua_replace(lua, -2);
+		else
+			lua_pop(lua, 1);
+	}
+	lua_pushboolean(lua, false);
+	lua_insert(lua, -2);
+	return 2;
+}
+
+/* Lua's own takes a range of 2^32 members for none. */
+static int unpack(lua_State *lua)
+{
+	lua_Integer from, to;
+
+	luaL_checktype(lua, 1, LUA_TTABLE);
+	from = luaL_optint(lua, 2, 1);
+	to = lua_isnoneornil(lua, 3) ? (lua_Integer)lua_objlen(lua, 1) : luaL_checkint(lua, 3);
+	if (from > to)
+		return 0;
+	if (to - from >= ARGS_MAX || !lua_checkstack(lua, (int)(to - from + 1)))
+		return luaL_error(lua, "too many results to unpack");
+	for (lua_Integer i = from; i <= to; i++)
+		lua_rawgeti(lua, 1, (int)i);
+	return (int)(to - from + 1);
+}
+
+/* Lua's own moves all members down to a position that may be far below 0. */
+static int table_insert(lua_State *lua)
+{
+	if (lua_gettop(lua) == 3 && luaL_checkint(lua, 2) < 0)
+		return luaL_error(lua, "wrong position of 'insert'");
+	lua_pushvalue(lua, lua_upvalueindex(1));
+	lua_insert(lua, 1);
+	lua_call(lua, lua_gettop(lua) - 1, 0);
+	return 0;
 }
 
 static int table_sort(lua_State *lua)
@@ -541,9 +614,9 @@ static int is_read_only(lua_State *lua)
 
 /* What scripts get of `base` and its relatives. */
 static const char *const base_names[] = {
-	"assert", "error",    "getmetatable", "ipairs",       "next",     "pairs",    "pcall", "rawequal",
-	"rawget", "rawset",   "select",       "setmetatable", "tonumber", "tostring", "type",  "unpack",
-	"xpcall", "_VERSION", "coroutine",    "string",       "table",    "math",
+	"assert",   "error",     "getmetatable", "ipairs",       "next",     "pairs",    "rawequal",
+	"rawget",   "rawset",    "select",       "setmetatable", "tonumber", "tostring", "type",
+	"_VERSION", "coroutine", "string",       "table",        "math",
 };
 
 /* Functions that write into the table that is their first argument. */
@@ -602,6 +675,9 @@ static void mend_libraries(lua_State *lua)
 	lua_getfield(lua, -1, "sort");
 	lua_pushcclosure(lua, table_sort, 1);
 	lua_setfield(lua, -2, "sort");
+	lua_getfield(lua, -1, "insert");
+	lua_pushcclosure(lua, table_insert, 1);
+	lua_setfield(lua, -2, "insert");
 	lua_pop(lua, 3);
 	for (size_t i = 0; i < ARRAY_SIZE(writers); i++) {
 		lua_pushvalue(lua, LUA_GLOBALSINDEX);
@@ -649,6 +725,9 @@ void resp_library_open(lua_State *lua)
 			front(lua);
 		lua_setfield(lua, -2, base_names[i]);
 	}
+	set_function(lua, "pcall", pcall);
+	set_function(lua, "unpack", unpack);
+	set_function(lua, "xpcall", xpcall);
 	set_function(lua, "print", print);
 	set_function(lua, "load", load_text);
 	set_function(lua, "loadstring", load_text);

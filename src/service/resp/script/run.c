@@ -10,6 +10,7 @@
 #define LOOK_INSTRUCTIONS 200
 #define LOOK_BYTES (256 * KIB)
 #define COMPILED_MAX 1000 /* scripts of a worker, which then begins anew */
+#define RUNS_MOST 16      /* times resp.script_time in all runs of a command that others disturb */
 #define OUT_KEPT (64 * KIB)
 
 static const char compiled_key, globals_key; /* in the registry, by their addresses */
@@ -134,10 +135,10 @@ void resp_script_free(struct resp_thread *thread)
 static int on_error(lua_State *lua)
 {
 	lua_Debug at;
-	bool is = lua_getstack(lua, 1, &at) && lua_getinfo(lua, "Sl", &at);
+	bool is = false;
 
-	if (is && *at.what == 'C')
-		is = lua_getstack(lua, 2, &at) && lua_getinfo(lua, "Sl", &at);
+	for (int level = 1; !is && lua_getstack(lua, level, &at); level++)
+		is = lua_getinfo(lua, "Sl", &at) && *at.what != 'C';
 	if (!lua_istable(lua, 1)) {
 		const char *text = lua_tostring(lua, 1);
 
@@ -204,7 +205,7 @@ static bool read_shebang(struct resp_client *c, const char *text, size_t *len, b
 	snprintf(line, sizeof(line), "%.*s", (int)MIN(*len, sizeof(line) - 1), text);
 	word = strtok_r(line, " \t\r", &rest);
 	if (strcmp(word, "#!lua") != 0) {
-		resp_error(c->out, "ERR Unexpected engine in script shebang: %s", word + 2);
+		resp_error(c->out, "ERR Unexpected engine in script shebang: %s", word);
 		return false;
 	}
 	while ((word = strtok_r(NULL, " \t\r", &rest))) {
@@ -349,6 +350,7 @@ static void clean(struct resp_script *s, int rc)
 	s->text = NULL;
 	s->client = NULL;
 	s->call = NULL;
+	s->error = 0;
 	s->out.len = 0;
 	if (s->out.room > OUT_KEPT) {
 		free(s->out.at);
@@ -364,10 +366,14 @@ static void clean(struct resp_script *s, int rc)
 static int run_protected(struct resp_client *c, const struct resp_call *call, lua_CFunction fn, bool *reads)
 {
 	const struct resp_command *command = c->command;
+	const struct resp_settings *settings = c->thread->shared->settings;
 	struct resp_script *s = c->thread->script;
 	struct resp_out *out = c->out;
+	uint64_t began = time_coarse();
 	int rc;
 
+	if (c->script_spent > RUNS_MOST * settings->script_time)
+		return -ETIME;
 	if (s && s->lua && (s->age != resp_known_age(c->thread->shared->scripts) || s->compiled >= COMPILED_MAX))
 		close_lua(s);
 	rc = script_of(c->thread, &s);
@@ -381,8 +387,9 @@ static int run_protected(struct resp_client *c, const struct resp_call *call, lu
 	s->kept = 0;
 	s->random[0] = 0x330e; /* as srand48(0) has it, and Redis */
 	s->random[1] = s->random[2] = 0;
-	s->deadline = time_after(time_coarse(), c->thread->shared->settings->script_time);
+	s->deadline = time_after(began, settings->script_time);
 	rc = lua_cpcall(s->lua, fn, s);
+	c->script_spent += time_coarse() - began;
 	c->out = out;
 	c->command = command;
 	if (s->error)

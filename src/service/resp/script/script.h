@@ -35,8 +35,6 @@ char *resp_known_text(struct resp_scripts *scripts, const char *sha, size_t *len
 void resp_known_flush(struct resp_scripts *scripts);
 /* Another number when one was forgotten. */
 uint64_t resp_known_age(const struct resp_scripts *scripts);
-/* How many there are, and their bytes. */
-void resp_known_count(struct resp_scripts *scripts, uint64_t *count, uint64_t *bytes);
 
 /*
  * run.c
