@@ -302,8 +302,8 @@ int resp_do_latency_help(struct resp_client *c, const struct resp_arg *argv, uns
 		"    Reset latency data of one or more <event> classes.",
 		"    (default: reset all data for all event classes)",
 		"HISTOGRAM [COMMAND ...]",
-		"    Return a cumulative distribution of latencies in the format of a histogram for the specified "
-		"command names.",
+		("    Return a cumulative distribution of latencies in the format of a histogram for the specified "
+		 "command names."),
 		"    If no commands are specified then all histograms are replied.",
 		"HELP",
 		"    Prints this help.",
