@@ -39,9 +39,11 @@ for header in $headers; do
 done
 
 flags="-std=gnu11 -D_GNU_SOURCE $(value WARNING_CFLAGS) $(value SANITIZER_CFLAGS)"
-for library in VERBS EVENT CONFIG JANSSON PNG XXHASH; do
+for library in VERBS EVENT CONFIG JANSSON PNG XXHASH LUA; do
 	flags="$flags $(value ${library}_CFLAGS)"
 done
+test -n "$(value LUA_CFLAGS)" || exceptions="$exceptions
+service/resp/script/run.h: Lua is not here"
 internal=$(cd "$src" && find . -path ./include -prune -o -name '*.h' -print | sed 's,^\./,,' | sort)
 test -n "$internal"
 for header in $internal; do

@@ -260,7 +260,8 @@ static void begin(int unix_socket)
 	theirs.wake = wake;
 	main_thread = thread_self();
 	asked = &auth_munge;
-	servers = woken = 0;
+	servers = 0;
+	woken = 0;
 	memset(client, 0, sizeof(client));
 	memset(server, 0, sizeof(server));
 	table.count = table.asked = 0;
