@@ -345,6 +345,8 @@ def keys(user, password):
     check("the other lives", local.ask("ping"), noauth)
     for words in ("bgsave", "save", "bgrewriteaof", "config resetstat"):
         check(words, c.ask(*words.split()), f"-NOPERM this user has no permissions to run the '{words.replace(' ', '|')}' command")
+    for words in ("publish news m", "subscribe news", "psubscribe n*", "ssubscribe news"):
+        check(words, c.ask(*words.split()), "-NOPERM this user has no permissions to access one of the channels used as arguments")
     check("reset", (c.ask("reset"), c.ask("get", "app/x")), ("RESET", noauth))
     c = Client()
     hello = c.ask("hello", "3", "auth", user, password, "setname", "n")

@@ -388,9 +388,13 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 		if (rc == 0)
 			rc = resp_view_commit(c);
 		resp_view_end(c);
-		if (rc != 0)
+		if (rc != 0) {
 			resp_take_back(c, len, pins);
+			resp_publish_drop(c->thread);
+		}
 	}
+	if (c->thread->published)
+		resp_publish_all(c);
 	if (rc == -ESTALE || rc == -EAGAIN)
 		return -EAGAIN;
 	c->script_spent = 0;
@@ -426,7 +430,7 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	int refused, rc = 0;
 
 	command = resp_choose(c, argv, argc);
-	if (!command || !resp_may(c, command, argv, argc)) {
+	if (!command || !resp_may(c, command, argv, argc) || !resp_pubsub_allows(c, command)) {
 		if (command)
 			resp_count(&c->thread->rejected[command->id]);
 		resp_multi_spoil(c);
@@ -696,6 +700,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		large_go(c);
 		return 0;
 	}
+	resp_mailbox_look(c->thread);
 	c->out->three = c->three;
 	if (c->pending && !client_take_pending(c))
 		return 0;
@@ -731,6 +736,7 @@ struct resp_client *resp_client_new(struct resp_thread *thread)
 	c->out = &thread->out;
 	c->id = atomic_fetch_add(&thread->shared->last_id, 1) + 1;
 	c->waiter.look = client_look;
+	list_init(&c->subscriptions);
 	resp_parser_init(&c->parser);
 	return c;
 }
@@ -793,6 +799,7 @@ static void client_closed(struct stream *stream, int error, const char *reason)
 	list_del(&c->node);
 	pthread_mutex_unlock(&shared->lock);
 	kv_gate_wait_end(c->thread->kv, &c->waiter);
+	resp_pubsub_leave(c);
 	large_end(c);
 	resp_client_free(c);
 }

@@ -157,6 +157,7 @@ int resp_do_hello(struct resp_client *c, const struct resp_arg *argv, unsigned a
 int resp_do_reset(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	resp_multi_free(c);
+	resp_pubsub_leave(c);
 	resp_seen_reset(c);
 	c->reply = RESP_REPLY_ON;
 	if (stream_admission(c->stream)->key) {
@@ -176,9 +177,7 @@ int resp_do_reset(struct resp_client *c, const struct resp_arg *argv, unsigned a
 
 int resp_do_ping(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	bool subscribed = atomic_load_explicit(&c->seen.channels, memory_order_relaxed) +
-			  atomic_load_explicit(&c->seen.patterns, memory_order_relaxed) +
-			  atomic_load_explicit(&c->seen.shards, memory_order_relaxed);
+	bool subscribed = resp_subscriptions(c);
 
 	if (argc > 2)
 		return resp_bad_arity(c, "ping");

@@ -49,12 +49,8 @@ static void add_thread(const struct resp_thread *thread, struct resp_totals *out
 
 static void add_client(const struct resp_client *c, struct resp_totals *out)
 {
-	unsigned channels = GET(c->seen.channels) + GET(c->seen.shards), patterns = GET(c->seen.patterns);
-
 	out->clients++;
-	out->channels += channels;
-	out->patterns += patterns;
-	out->pubsub += channels + patterns != 0;
+	out->pubsub += resp_subscriptions(c) != 0;
 	out->kept += GET(c->seen.kept) >= 0;
 }
 
@@ -348,9 +344,9 @@ static void put_stats(struct info *info)
 	NUMBER(info, "evicted_clients", 0);
 	NUMBER(info, "keyspace_hits", since(info, RESP_BASE_HITS, t->store.hits));
 	NUMBER(info, "keyspace_misses", since(info, RESP_BASE_MISSES, t->store.misses));
-	NUMBER(info, "pubsub_channels", t->channels);
-	NUMBER(info, "pubsub_patterns", t->patterns);
-	NUMBER(info, "pubsubshard_channels", 0);
+	NUMBER(info, "pubsub_channels", resp_pubsub_count(info->shared, RESP_CHANNEL));
+	NUMBER(info, "pubsub_patterns", resp_pubsub_count(info->shared, RESP_PATTERN));
+	NUMBER(info, "pubsubshard_channels", resp_pubsub_count(info->shared, RESP_SHARD));
 	NUMBER(info, "latest_fork_usec", 0);
 	NUMBER(info, "total_forks", 0);
 	NUMBER(info, "migrate_cached_sockets", 0);

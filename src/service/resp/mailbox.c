@@ -27,6 +27,7 @@ static void deliver(struct resp_mailbox *mailbox, struct resp_thread *to)
 	list_init(&notes);
 	pthread_mutex_lock(&mailbox->lock);
 	list_prepend(&notes, &mailbox->notes);
+	atomic_store_explicit(&mailbox->any, false, memory_order_relaxed);
 	pthread_mutex_unlock(&mailbox->lock);
 	list_for_each_safe (pos, next, &notes) {
 		struct resp_note *note = container_of(pos, struct resp_note, node);
@@ -52,10 +53,17 @@ void resp_post(struct resp_thread *to, struct resp_note *note)
 	pthread_mutex_lock(&mailbox->lock);
 	first = list_empty(&mailbox->notes);
 	list_add_tail(&mailbox->notes, &note->node);
+	atomic_store_explicit(&mailbox->any, true, memory_order_release);
 	pthread_mutex_unlock(&mailbox->lock);
 	/* It cannot fail: the number stays far below its limit. */
 	if (first && write(mailbox->event, &one, sizeof(one)) != (ssize_t)sizeof(one))
 		log_error("resp", "cannot wake a thread: %m");
+}
+
+void resp_mailbox_look(struct resp_thread *thread)
+{
+	if (unlikely(atomic_load_explicit(&thread->mailbox.any, memory_order_acquire)))
+		deliver(&thread->mailbox, thread);
 }
 
 int resp_mailbox_fd(const struct service_part *part)

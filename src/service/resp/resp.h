@@ -32,6 +32,8 @@ struct resp_client;
 struct resp_thread;
 struct resp_script;
 struct resp_scripts;
+struct resp_pubsub;
+struct resp_published;
 
 /* By the rows of resp_settings. */
 struct resp_settings {
@@ -82,6 +84,7 @@ struct resp_shared {
 	uint64_t peak;                /* most memory that was seen in use */
 	uint64_t base[RESP_BASES];    /* what counters were at the last CONFIG RESETSTAT */
 	struct resp_scripts *scripts; /* that are known; NULL: off */
+	struct resp_pubsub *pubsub;   /* has a lock of its own */
 };
 
 /* What one thread has for another. fn() is called by that one's turn, with the note its own again; with NULL when the
@@ -94,7 +97,8 @@ struct resp_note {
 struct resp_mailbox {
 	pthread_mutex_t lock;
 	struct list notes;
-	int event; /* by which the thread is woken */
+	_Atomic bool any; /* there are notes */
+	int event;        /* by which the thread is woken */
 };
 
 /* What a thread's streams did, as it was at the end of the last visit. Read by others. */
@@ -118,7 +122,8 @@ struct resp_thread {
 	unsigned pins, pin_room;
 	size_t pinned_bytes;
 	struct resp_view *view;
-	struct resp_script *script; /* what runs scripts; NULL: none ran yet */
+	struct resp_script *script;                        /* what runs scripts; NULL: none ran yet */
+	struct resp_published *published, *published_last; /* by the command under way */
 	_Atomic uint64_t calls[RESP_IDS], failed[RESP_IDS], rejected[RESP_IDS]; /* read by others, for figures */
 	struct resp_figures figures;
 	struct resp_mailbox mailbox;
@@ -193,11 +198,12 @@ struct resp_client {
 	struct resp_seen seen;
 	const struct resp_command *command; /* the one under way or the last; a subcommand where it has such */
 	enum { RESP_REPLY_ON, RESP_REPLY_OFF, RESP_REPLY_SKIP_NEXT, RESP_REPLY_SKIP } reply;
-	struct resp_multi *multi; /* NULL: neither MULTI nor WATCH were said */
-	uint64_t tells;           /* the last change that the replies of this visit tell of */
-	struct kv_waiter waiter;  /* for the log, while replies are held */
-	uint64_t script_spent;    /* ns of the scripts of the command under way, in all its runs */
-	void *step;               /* of a command that works in steps; freed by step_end(), also when the client goes */
+	struct list subscriptions; /* pubsub.c's */
+	struct resp_multi *multi;  /* NULL: neither MULTI nor WATCH were said */
+	uint64_t tells;            /* the last change that the replies of this visit tell of */
+	struct kv_waiter waiter;   /* for the log, while replies are held */
+	uint64_t script_spent;     /* ns of the scripts of the command under way, in all its runs */
+	void *step; /* of a command that works in steps; freed by step_end(), also when the client goes */
 	void (*step_end)(struct resp_client *c);
 };
 
@@ -258,7 +264,13 @@ typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, un
 	DO(CLUSTER_KEYSLOT, cluster) DO(CLUSTER_MYID, cluster) DO(CLUSTER_NODES, cluster) DO(CLUSTER_SHARDS, cluster) \
 	DO(CLUSTER_SLOTS, cluster) DO(CLUSTER_COUNTKEYSINSLOT, cluster) DO(CLUSTER_GETKEYSINSLOT, cluster) \
 	DO(CLUSTER_HELP, cluster)
-#define RESP_DO_PUBSUB(DO)
+#define RESP_DO_PUBSUB(DO) \
+	DO(SUBSCRIBE, subscribe) DO(UNSUBSCRIBE, unsubscribe) DO(PSUBSCRIBE, psubscribe) \
+	DO(PUNSUBSCRIBE, punsubscribe) DO(SSUBSCRIBE, ssubscribe) DO(SUNSUBSCRIBE, sunsubscribe) \
+	DO(PUBLISH, publish) DO(SPUBLISH, spublish) DO(PUBSUB_CHANNELS, pubsub_channels) \
+	DO(PUBSUB_NUMSUB, pubsub_numsub) DO(PUBSUB_NUMPAT, pubsub_numpat) \
+	DO(PUBSUB_SHARDCHANNELS, pubsub_shardchannels) DO(PUBSUB_SHARDNUMSUB, pubsub_shardnumsub) \
+	DO(PUBSUB_HELP, pubsub_help)
 #define RESP_DO_SCRIPTS(DO) \
 	DO(EVAL, eval) DO(EVALSHA, evalsha) DO(EVAL_RO, eval_ro) DO(EVALSHA_RO, evalsha_ro) \
 	DO(SCRIPT_LOAD, script_load) DO(SCRIPT_EXISTS, script_exists) DO(SCRIPT_FLUSH, script_flush) \
@@ -346,6 +358,22 @@ unsigned resp_multi_count(const struct resp_client *c); /* commands that wait; t
 unsigned resp_multi_watched(const struct resp_client *c);
 
 /*
+ * pubsub.c
+ */
+struct resp_pubsub *resp_pubsub_new(void); /* NULL: no memory */
+void resp_pubsub_free(struct resp_pubsub *pubsub);
+enum resp_kind { RESP_CHANNEL, RESP_PATTERN, RESP_SHARD, RESP_KINDS };
+/* How many of them have subscribers. */
+unsigned resp_pubsub_count(const struct resp_shared *shared, enum resp_kind kind);
+unsigned resp_subscriptions(const struct resp_client *c);
+void resp_pubsub_leave(struct resp_client *c); /* ends all, and tells of none */
+/* Whether the client may say it now; false: it was answered. */
+bool resp_pubsub_allows(struct resp_client *c, const struct resp_command *command);
+/* What the command under way has published leaves; or it does not, as the command runs again or has failed. */
+void resp_publish_all(struct resp_client *c);
+void resp_publish_drop(struct resp_thread *thread);
+
+/*
  * client.c
  */
 /* Carry out one command, which was checked, without a step of its own. The errno of the handler. */
@@ -371,6 +399,8 @@ int resp_mailbox_init(struct resp_mailbox *mailbox); /* 0 or -errno, logged */
 void resp_mailbox_clear(struct resp_mailbox *mailbox);
 /* Any thread. Notes of one sender come in their order. */
 void resp_post(struct resp_thread *to, struct resp_note *note);
+/* Before a client's commands: what came before them is done before them, if another client's reply told of it. */
+void resp_mailbox_look(struct resp_thread *thread);
 int resp_mailbox_fd(const struct service_part *part);
 void resp_mailbox_readable(struct service_part *part);
 

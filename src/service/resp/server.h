@@ -49,7 +49,6 @@ bool resp_offered(const struct resp_command *command);
  */
 struct resp_totals {
 	uint64_t clients, pubsub, kept; /* connections, now; of them, those that subscribed, and that said MULTI */
-	uint64_t channels, patterns;    /* that they subscribed to */
 	uint64_t commands, errors;
 	uint64_t reads, writes, bytes_in, bytes_out, buffer_bytes;
 	struct store_stats store;

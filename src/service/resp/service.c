@@ -79,9 +79,11 @@ static int resp_open(const struct service_host *host, const void *values, void *
 	shared->started = time_now();
 	make_run_id(shared->run_id);
 	shared->connections = host->connections;
+	shared->pubsub = resp_pubsub_new();
 	list_init(&shared->clients);
 	list_init(&shared->threads);
-	if (s->scripts && resp_scripts_open(shared) != 0) {
+	if (!shared->pubsub || (s->scripts && resp_scripts_open(shared) != 0)) {
+		resp_pubsub_free(shared->pubsub);
 		free(shared);
 		return -ENOMEM;
 	}
@@ -95,6 +97,7 @@ static void resp_close(void *of)
 	struct resp_shared *shared = of;
 
 	must(list_empty(&shared->clients) && list_empty(&shared->threads));
+	resp_pubsub_free(shared->pubsub);
 	pthread_mutex_destroy(&shared->lock);
 	resp_scripts_close(shared);
 	free(shared);

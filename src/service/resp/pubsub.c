@@ -1,0 +1,719 @@
+/*
+ * pubsub.c: channels, patterns, and what is published on them.
+ *
+ * One table, under a lock, has the channels of all workers and their subscribers. A message is handed out by each
+ * worker to its own clients: by the one that publishes it at once, by the others from a note in their mailbox. Its
+ * bytes are built once for a worker and a version of the protocol, and the streams of all its clients share them.
+ *
+ * What a command publishes is kept until the step of that command has happened, as a step that others disturb runs
+ * again.
+ */
+#include "service/resp/resp.h"
+
+#include <stdlib.h>
+
+#define WAITING_MAX (32 * MIB) /* of messages that wait for one client, as in Redis */
+#define SUBSCRIPTIONS_MAX 100000
+#define BUCKETS_FIRST 256u
+
+static const char *const subscribe_words[] = {"subscribe", "psubscribe", "ssubscribe"};
+static const char *const unsubscribe_words[] = {"unsubscribe", "punsubscribe", "sunsubscribe"};
+static const char *const message_words[] = {"message", "pmessage", "smessage"};
+
+struct channel {
+	struct channel *next; /* in its bucket */
+	struct list node;     /* RESP_PATTERN: in `patterns` */
+	struct list subscriptions;
+	enum resp_kind kind;
+	uint64_t hash;
+	unsigned count; /* of subscriptions */
+	size_t len;
+	char name[];
+};
+
+struct subscription {
+	struct list of_channel, of_client;
+	struct channel *channel;
+	struct resp_client *client;
+};
+
+struct resp_pubsub {
+	pthread_mutex_t lock;
+	struct channel **bucket;
+	unsigned buckets, channels;
+	struct list patterns;
+	unsigned count[RESP_KINDS]; /* of channels of that kind */
+	_Atomic uint64_t slow;      /* subscribers that were cut off */
+};
+
+/* What was published: for another worker, or until the step has happened. */
+struct resp_published {
+	struct resp_note note;
+	struct resp_published *next;
+	enum resp_kind kind;
+	size_t name, len;
+	char bytes[]; /* the channel's name and the message */
+};
+
+/* As one version of the protocol has it. The worker's own. */
+struct message {
+	unsigned refs;
+	size_t len;
+	char bytes[];
+};
+
+struct resp_pubsub *resp_pubsub_new(void)
+{
+	struct resp_pubsub *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->buckets = BUCKETS_FIRST;
+	p->bucket = calloc(p->buckets, sizeof(*p->bucket));
+	if (!p->bucket) {
+		free(p);
+		return NULL;
+	}
+	pthread_mutex_init(&p->lock, NULL);
+	list_init(&p->patterns);
+	return p;
+}
+
+void resp_pubsub_free(struct resp_pubsub *p)
+{
+	if (!p)
+		return;
+	must(!p->channels);
+	pthread_mutex_destroy(&p->lock);
+	free(p->bucket);
+	free(p);
+}
+
+static struct resp_pubsub *pubsub_of(const struct resp_client *c)
+{
+	return c->thread->shared->pubsub;
+}
+
+/*
+ * The table. Under the lock.
+ */
+
+static struct channel **channel_place(struct resp_pubsub *p, enum resp_kind kind, uint64_t hash, const char *name,
+				      size_t len)
+{
+	struct channel **at = &p->bucket[hash & (p->buckets - 1)];
+
+	while (*at &&
+	       ((*at)->kind != kind || (*at)->hash != hash || (*at)->len != len || memcmp((*at)->name, name, len) != 0))
+		at = &(*at)->next;
+	return at;
+}
+
+static void table_grow(struct resp_pubsub *p)
+{
+	unsigned buckets = 2 * p->buckets;
+	struct channel **bucket = calloc(buckets, sizeof(*bucket));
+
+	if (!bucket)
+		return; /* it is slower then */
+	for (unsigned i = 0; i < p->buckets; i++) {
+		struct channel *channel, *next;
+
+		for (channel = p->bucket[i]; channel; channel = next) {
+			next = channel->next;
+			channel->next = bucket[channel->hash & (buckets - 1)];
+			bucket[channel->hash & (buckets - 1)] = channel;
+		}
+	}
+	free(p->bucket);
+	p->bucket = bucket;
+	p->buckets = buckets;
+}
+
+static struct channel *channel_get(struct resp_pubsub *p, enum resp_kind kind, uint64_t hash,
+				   const struct resp_arg *name)
+{
+	struct channel **at = channel_place(p, kind, hash, name->at, name->len), *channel = *at;
+
+	if (channel)
+		return channel;
+	channel = malloc(sizeof(*channel) + name->len);
+	if (!channel)
+		return NULL;
+	*channel = (struct channel){.kind = kind, .hash = hash, .len = name->len};
+	memcpy(channel->name, name->at, name->len);
+	list_init(&channel->subscriptions);
+	list_init(&channel->node);
+	if (kind == RESP_PATTERN)
+		list_add_tail(&p->patterns, &channel->node);
+	*at = channel;
+	p->count[kind]++;
+	if (++p->channels > p->buckets)
+		table_grow(p);
+	return channel;
+}
+
+static _Atomic unsigned *seen_count(struct resp_client *c, enum resp_kind kind)
+{
+	return kind == RESP_CHANNEL ? &c->seen.channels : kind == RESP_PATTERN ? &c->seen.patterns : &c->seen.shards;
+}
+
+static void subscription_end(struct resp_pubsub *p, struct subscription *s)
+{
+	struct channel *channel = s->channel;
+
+	atomic_fetch_sub_explicit(seen_count(s->client, channel->kind), 1, memory_order_relaxed);
+	list_del(&s->of_client);
+	list_del(&s->of_channel);
+	free(s);
+	if (--channel->count)
+		return;
+	*channel_place(p, channel->kind, channel->hash, channel->name, channel->len) = channel->next;
+	list_del(&channel->node);
+	p->count[channel->kind]--;
+	p->channels--;
+	free(channel);
+}
+
+/* The client's subscription to it; NULL: it has none. Each client's list is its own thread's. */
+static struct subscription *subscription_find(struct resp_client *c, const struct channel *channel)
+{
+	/* The shorter list of the two. */
+	if (channel->count < resp_subscriptions(c)) {
+		list_for_each (pos, &channel->subscriptions) {
+			struct subscription *s = container_of(pos, struct subscription, of_channel);
+
+			if (s->client == c)
+				return s;
+		}
+		return NULL;
+	}
+	list_for_each (pos, &c->subscriptions) {
+		struct subscription *s = container_of(pos, struct subscription, of_client);
+
+		if (s->channel == channel)
+			return s;
+	}
+	return NULL;
+}
+
+unsigned resp_subscriptions(const struct resp_client *c)
+{
+	return atomic_load_explicit(&c->seen.channels, memory_order_relaxed) +
+	       atomic_load_explicit(&c->seen.patterns, memory_order_relaxed) +
+	       atomic_load_explicit(&c->seen.shards, memory_order_relaxed);
+}
+
+void resp_pubsub_leave(struct resp_client *c)
+{
+	struct resp_pubsub *p = pubsub_of(c);
+	struct list *pos, *next;
+
+	if (list_empty(&c->subscriptions))
+		return;
+	pthread_mutex_lock(&p->lock);
+	list_for_each_safe (pos, next, &c->subscriptions)
+		subscription_end(p, container_of(pos, struct subscription, of_client));
+	pthread_mutex_unlock(&p->lock);
+}
+
+unsigned resp_pubsub_count(const struct resp_shared *shared, enum resp_kind kind)
+{
+	struct resp_pubsub *p = shared->pubsub;
+	unsigned n;
+
+	pthread_mutex_lock(&p->lock);
+	n = p->count[kind];
+	pthread_mutex_unlock(&p->lock);
+	return n;
+}
+
+/*
+ * Messages
+ */
+
+static void message_put(void *owner, void *item)
+{
+	struct message *m = owner;
+
+	(void)item;
+	if (--m->refs == 0)
+		free(m);
+}
+
+/* NULL: no memory. `pattern`: the channel by which a client hears of it. */
+static struct message *message_new(const struct resp_published *what, const struct channel *by, bool three)
+{
+	struct resp_out out = {.most = SIZE_MAX, .three = three};
+	struct message *m = NULL;
+
+	resp_push(&out, by->kind == RESP_PATTERN ? 4 : 3);
+	resp_bulk_text(&out, message_words[by->kind]);
+	if (by->kind == RESP_PATTERN)
+		resp_bulk(&out, by->name, by->len);
+	resp_bulk(&out, what->bytes, what->name);
+	resp_bulk(&out, what->bytes + what->name, what->len);
+	if (!out.failed)
+		m = malloc(sizeof(*m) + out.len);
+	if (m) {
+		*m = (struct message){.refs = 1, .len = out.len};
+		memcpy(m->bytes, out.at, out.len);
+	}
+	free(out.at);
+	return m;
+}
+
+/* `visited`: the client whose command published it, if that is one of this thread. Its replies are not written yet. */
+static void message_send(struct resp_client *c, struct message *m, const struct resp_client *visited)
+{
+	if (c == visited) {
+		resp_raw(c->out, m->bytes, m->len);
+		return;
+	}
+	if (stream_waiting(c->stream) + m->len > WAITING_MAX) {
+		atomic_fetch_add(&pubsub_of(c)->slow, 1);
+		stream_close(c->stream, -ENOBUFS, "it takes no messages: %zu bytes wait", stream_waiting(c->stream));
+		return;
+	}
+	m->refs++;
+	stream_write(c->stream, &(struct stream_piece){m->bytes, m->len, message_put, m, m}, 1);
+}
+
+static void channel_send(struct resp_thread *thread, const struct channel *channel, const struct resp_published *what,
+			 const struct resp_client *visited)
+{
+	struct message *m[2] = {NULL, NULL};
+
+	list_for_each (pos, &channel->subscriptions) {
+		struct resp_client *c = container_of(pos, struct subscription, of_channel)->client;
+
+		if (c->thread != thread)
+			continue;
+		if (!m[c->three])
+			m[c->three] = message_new(what, channel, c->three);
+		if (m[c->three])
+			message_send(c, m[c->three], visited);
+		else
+			stream_close(c->stream, -ENOMEM, "no memory for a message");
+	}
+	for (unsigned i = 0; i < 2; i++)
+		if (m[i])
+			message_put(m[i], m[i]);
+}
+
+static bool pattern_fits(const struct channel *pattern, const struct resp_published *what)
+{
+	return resp_match(pattern->name, pattern->len, what->bytes, what->name, false);
+}
+
+/* To the clients of this thread. */
+static void hand_out(struct resp_thread *thread, const struct resp_published *what, const struct resp_client *visited)
+{
+	struct resp_pubsub *p = thread->shared->pubsub;
+	const struct channel *channel;
+
+	pthread_mutex_lock(&p->lock);
+	channel = *channel_place(p, what->kind, store_hash(thread->store, what->bytes, what->name), what->bytes,
+				 what->name);
+	if (channel)
+		channel_send(thread, channel, what, visited);
+	if (what->kind == RESP_CHANNEL) {
+		list_for_each (pos, &p->patterns) {
+			const struct channel *pattern = container_of(pos, struct channel, node);
+
+			if (pattern_fits(pattern, what))
+				channel_send(thread, pattern, what, visited);
+		}
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void note_came(struct resp_thread *to, struct resp_note *note)
+{
+	struct resp_published *what = container_of(note, struct resp_published, note);
+
+	if (to)
+		hand_out(to, what, NULL);
+	free(what);
+}
+
+/* Which have clients of them, they find out. A message that finds no memory is lost for that worker's. */
+static void post_to_others(struct resp_thread *thread, const struct resp_published *what)
+{
+	struct resp_shared *shared = thread->shared;
+	size_t size = sizeof(*what) + what->name + what->len;
+
+	pthread_mutex_lock(&shared->lock);
+	list_for_each (pos, &shared->threads) {
+		struct resp_thread *to = container_of(pos, struct resp_thread, node);
+		struct resp_published *copy = to == thread ? NULL : malloc(size);
+
+		if (!copy)
+			continue;
+		memcpy(copy, what, size);
+		copy->note = (struct resp_note){.fn = note_came};
+		resp_post(to, &copy->note);
+	}
+	pthread_mutex_unlock(&shared->lock);
+}
+
+void resp_publish_drop(struct resp_thread *thread)
+{
+	while (thread->published) {
+		struct resp_published *what = thread->published;
+
+		thread->published = what->next;
+		free(what);
+	}
+	thread->published_last = NULL;
+}
+
+void resp_publish_all(struct resp_client *c)
+{
+	struct resp_thread *thread = c->thread;
+
+	for (const struct resp_published *what = thread->published; what; what = what->next) {
+		hand_out(thread, what, c);
+		post_to_others(thread, what);
+	}
+	resp_publish_drop(thread);
+}
+
+/* How many clients it will reach, as far as one knows now. */
+static uint64_t receivers(struct resp_pubsub *p, const struct resp_published *what, uint64_t hash)
+{
+	const struct channel *channel;
+	uint64_t n = 0;
+
+	pthread_mutex_lock(&p->lock);
+	channel = *channel_place(p, what->kind, hash, what->bytes, what->name);
+	n = channel ? channel->count : 0;
+	if (what->kind == RESP_CHANNEL) {
+		list_for_each (pos, &p->patterns) {
+			const struct channel *pattern = container_of(pos, struct channel, node);
+
+			n += pattern_fits(pattern, what) ? pattern->count : 0;
+		}
+	}
+	pthread_mutex_unlock(&p->lock);
+	return n;
+}
+
+/*
+ * Commands
+ */
+
+static bool may_name(struct resp_client *c, const struct resp_arg *name)
+{
+	if (auth_may(stream_client(c->stream), AUTH_NAMES, name->at, name->len))
+		return true;
+	c->thread->kv->part.count[KV_COUNT_DENIED]++;
+	resp_error(c->out, "NOPERM this user has no permissions to access one of the channels used as arguments");
+	return false;
+}
+
+static int publish(struct resp_client *c, const struct resp_arg *argv, enum resp_kind kind)
+{
+	struct resp_thread *thread = c->thread;
+	struct resp_published *what;
+
+	if (!may_name(c, &argv[1]))
+		return 0;
+	what = malloc(sizeof(*what) + argv[1].len + argv[2].len);
+	if (!what)
+		return -ENOMEM;
+	*what = (struct resp_published){.kind = kind, .name = argv[1].len, .len = argv[2].len};
+	memcpy(what->bytes, argv[1].at, argv[1].len);
+	memcpy(what->bytes + argv[1].len, argv[2].at, argv[2].len);
+	resp_number(c->out, (int64_t)receivers(pubsub_of(c), what, store_hash(thread->store, argv[1].at, argv[1].len)));
+	if (thread->published_last)
+		thread->published_last->next = what;
+	else
+		thread->published = what;
+	thread->published_last = what;
+	return 0;
+}
+
+int resp_do_publish(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	(void)argc;
+	return publish(c, argv, RESP_CHANNEL);
+}
+
+int resp_do_spublish(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	(void)argc;
+	return publish(c, argv, RESP_SHARD);
+}
+
+/* Subscriptions to channels and patterns are counted together, those of shards apart. */
+static int64_t told_count(struct resp_client *c, enum resp_kind kind)
+{
+	unsigned shards = atomic_load_explicit(&c->seen.shards, memory_order_relaxed);
+
+	return kind == RESP_SHARD ? shards : resp_subscriptions(c) - shards;
+}
+
+static void tell(struct resp_client *c, const char *word, enum resp_kind kind, const char *name, size_t len)
+{
+	resp_push(c->out, 3);
+	resp_bulk_text(c->out, word);
+	if (name)
+		resp_bulk(c->out, name, len);
+	else
+		resp_null(c->out);
+	resp_number(c->out, told_count(c, kind));
+}
+
+/* 0, also where it was subscribed already. */
+static int subscribe_one(struct resp_client *c, enum resp_kind kind, const struct resp_arg *name)
+{
+	struct resp_pubsub *p = pubsub_of(c);
+	uint64_t hash = store_hash(c->thread->store, name->at, name->len);
+	struct subscription *s = malloc(sizeof(*s));
+	struct channel *channel;
+	int rc = -ENOMEM;
+
+	pthread_mutex_lock(&p->lock);
+	channel = s ? channel_get(p, kind, hash, name) : NULL;
+	if (channel && !(channel->count && subscription_find(c, channel))) {
+		*s = (struct subscription){.channel = channel, .client = c};
+		list_add_tail(&channel->subscriptions, &s->of_channel);
+		list_add_tail(&c->subscriptions, &s->of_client);
+		channel->count++;
+		atomic_fetch_add_explicit(seen_count(c, kind), 1, memory_order_relaxed);
+		s = NULL;
+	}
+	rc = channel ? 0 : rc;
+	pthread_mutex_unlock(&p->lock);
+	free(s);
+	return rc;
+}
+
+static int subscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
+{
+	for (unsigned i = 1; i < argc; i++)
+		if (!may_name(c, &argv[i]))
+			return 0;
+	if (resp_subscriptions(c) + argc > SUBSCRIPTIONS_MAX) {
+		resp_error(c->out, "ERR more than %u subscriptions of one client", SUBSCRIPTIONS_MAX);
+		return 0;
+	}
+	for (unsigned i = 1; i < argc; i++) {
+		int rc = subscribe_one(c, kind, &argv[i]);
+
+		if (rc != 0)
+			return rc;
+		tell(c, subscribe_words[kind], kind, argv[i].at, argv[i].len);
+	}
+	return 0;
+}
+
+static void unsubscribe_one(struct resp_client *c, enum resp_kind kind, const struct resp_arg *name)
+{
+	struct resp_pubsub *p = pubsub_of(c);
+	uint64_t hash = store_hash(c->thread->store, name->at, name->len);
+	struct subscription *s;
+	struct channel *channel;
+
+	pthread_mutex_lock(&p->lock);
+	channel = *channel_place(p, kind, hash, name->at, name->len);
+	s = channel ? subscription_find(c, channel) : NULL;
+	if (s)
+		subscription_end(p, s);
+	pthread_mutex_unlock(&p->lock);
+	tell(c, unsubscribe_words[kind], kind, name->at, name->len);
+}
+
+/* From all of a kind; each is told. */
+static int unsubscribe_all(struct resp_client *c, enum resp_kind kind)
+{
+	struct resp_pubsub *p = pubsub_of(c);
+	struct list *pos, *next;
+	bool any = false;
+
+	list_for_each_safe (pos, next, &c->subscriptions) {
+		struct subscription *s = container_of(pos, struct subscription, of_client);
+		struct resp_arg name = {s->channel->name, s->channel->len};
+		char *copy;
+
+		if (s->channel->kind != kind)
+			continue;
+		copy = malloc(name.len + 1);
+		if (!copy)
+			return -ENOMEM;
+		memcpy(copy, name.at, name.len);
+		pthread_mutex_lock(&p->lock);
+		subscription_end(p, s);
+		pthread_mutex_unlock(&p->lock);
+		tell(c, unsubscribe_words[kind], kind, copy, name.len);
+		free(copy);
+		any = true;
+	}
+	if (!any)
+		tell(c, unsubscribe_words[kind], kind, NULL, 0);
+	return 0;
+}
+
+static int unsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
+{
+	if (argc == 1)
+		return unsubscribe_all(c, kind);
+	for (unsigned i = 1; i < argc; i++)
+		unsubscribe_one(c, kind, &argv[i]);
+	return 0;
+}
+
+int resp_do_subscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return subscribe(c, argv, argc, RESP_CHANNEL);
+}
+
+int resp_do_psubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return subscribe(c, argv, argc, RESP_PATTERN);
+}
+
+int resp_do_ssubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return subscribe(c, argv, argc, RESP_SHARD);
+}
+
+int resp_do_unsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return unsubscribe(c, argv, argc, RESP_CHANNEL);
+}
+
+int resp_do_punsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return unsubscribe(c, argv, argc, RESP_PATTERN);
+}
+
+int resp_do_sunsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return unsubscribe(c, argv, argc, RESP_SHARD);
+}
+
+static bool is_listed(const struct channel *channel, enum resp_kind kind, const struct resp_arg *pattern)
+{
+	return channel->kind == kind &&
+	       (!pattern || resp_match(pattern->at, pattern->len, channel->name, channel->len, false));
+}
+
+static int list_channels(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
+{
+	const struct resp_arg *pattern = argc > 2 ? &argv[2] : NULL;
+	struct resp_pubsub *p = pubsub_of(c);
+	size_t n = 0;
+
+	if (argc > 3)
+		return resp_no_sub(c, argv);
+	pthread_mutex_lock(&p->lock);
+	for (unsigned i = 0; i < p->buckets; i++)
+		for (const struct channel *channel = p->bucket[i]; channel; channel = channel->next)
+			n += is_listed(channel, kind, pattern);
+	resp_array(c->out, n);
+	for (unsigned i = 0; i < p->buckets && n; i++)
+		for (const struct channel *channel = p->bucket[i]; channel; channel = channel->next)
+			if (is_listed(channel, kind, pattern))
+				resp_bulk(c->out, channel->name, channel->len);
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+static int count_subscribers(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
+{
+	struct resp_pubsub *p = pubsub_of(c);
+
+	resp_array(c->out, 2 * (size_t)(argc - 2));
+	for (unsigned i = 2; i < argc; i++) {
+		uint64_t hash = store_hash(c->thread->store, argv[i].at, argv[i].len);
+		const struct channel *channel;
+
+		pthread_mutex_lock(&p->lock);
+		channel = *channel_place(p, kind, hash, argv[i].at, argv[i].len);
+		resp_bulk(c->out, argv[i].at, argv[i].len);
+		resp_number(c->out, channel ? channel->count : 0);
+		pthread_mutex_unlock(&p->lock);
+	}
+	return 0;
+}
+
+int resp_do_pubsub_channels(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return list_channels(c, argv, argc, RESP_CHANNEL);
+}
+
+int resp_do_pubsub_shardchannels(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return list_channels(c, argv, argc, RESP_SHARD);
+}
+
+int resp_do_pubsub_numsub(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return count_subscribers(c, argv, argc, RESP_CHANNEL);
+}
+
+int resp_do_pubsub_shardnumsub(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return count_subscribers(c, argv, argc, RESP_SHARD);
+}
+
+int resp_do_pubsub_numpat(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	struct resp_pubsub *p = pubsub_of(c);
+
+	(void)argv, (void)argc;
+	pthread_mutex_lock(&p->lock);
+	resp_number(c->out, p->count[RESP_PATTERN]);
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+int resp_do_pubsub_help(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	static const char *const lines[] = {
+		"PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+		"CHANNELS [<pattern>]",
+		"    Return the currently active channels matching a <pattern> (default: '*').",
+		"NUMPAT",
+		"    Return number of subscriptions to patterns.",
+		"NUMSUB [<channel> ...]",
+		"    Return the number of subscribers for the specified channels, excluding",
+		"    pattern subscriptions(default: no channels).",
+		"SHARDCHANNELS [<pattern>]",
+		"    Return the currently active shard level channels matching a <pattern> (default: '*').",
+		"SHARDNUMSUB [<shardchannel> ...]",
+		"    Return the number of subscribers for the specified shard level channel(s)",
+		"HELP",
+		"    Prints this help.",
+	};
+
+	(void)argv, (void)argc;
+	return resp_help(c, lines, ARRAY_SIZE(lines));
+}
+
+/* A client of RESP2 that has subscriptions could not tell messages from replies. */
+bool resp_pubsub_allows(struct resp_client *c, const struct resp_command *command)
+{
+	if (c->three || !resp_subscriptions(c))
+		return true;
+	switch (command->id) {
+	case RESP_CMD_SUBSCRIBE:
+	case RESP_CMD_PSUBSCRIBE:
+	case RESP_CMD_SSUBSCRIBE:
+	case RESP_CMD_UNSUBSCRIBE:
+	case RESP_CMD_PUNSUBSCRIBE:
+	case RESP_CMD_SUNSUBSCRIBE:
+	case RESP_CMD_PING:
+	case RESP_CMD_QUIT:
+	case RESP_CMD_RESET:
+		return true;
+	default:
+		resp_error(c->out,
+			   "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
+			   "allowed in this context",
+			   command->name);
+		return false;
+	}
+}
