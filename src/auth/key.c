@@ -82,7 +82,9 @@ static const char *parse_line(const char *line, size_t len, struct auth_key *out
 		return "a key is rdmad1:NUMBER:NAME:DIGITS";
 	if (name - id < (ptrdiff_t)sizeof(number))
 		memcpy(number, id, (size_t)(name - id));
-	if (units_parse_number(number, 1, AUTH_ID_MAX, &n) != 0)
+	/* In its one form: no byte of 0, behind which nothing would be read, and no 0 in front. */
+	if (units_parse_number(number, 1, AUTH_ID_MAX, &n) != 0 || *number == '0' ||
+	    strlen(number) != (size_t)(name - id))
 		return "its number is not one of 1 to 65000";
 	name++;
 	if (digits - name > AUTH_NAME_MAX)

@@ -109,6 +109,7 @@ START_TEST(what_is_wrong_with_a_line)
 		{"rdmad1:1:app", "NUMBER:NAME:DIGITS"},
 		{"rdmad1:0:app:AAAA", "number"},
 		{"rdmad1:65001:app:AAAA", "number"},
+		{"rdmad1:07:app:AAAA", "number"},
 		{"rdmad1:99999999999999999999:app:AAAA", "number"},
 		{"rdmad1:1::AAAA", "letters"},
 		{"rdmad1:1:a b:AAAA", "letters"},
@@ -123,6 +124,7 @@ START_TEST(what_is_wrong_with_a_line)
 
 		ck_assert_msg(why && strstr(why, rows[i].words), "%s: %s", rows[i].line, why ? why : "taken");
 	}
+	ck_assert_str_eq(auth_key_parse("rdmad1:7\0x:app:AAAA", 20, &key), "its number is not one of 1 to 65000");
 	ck_assert_int_eq(auth_key_new(0, "app", &key), -EINVAL);
 	ck_assert_int_eq(auth_key_new(1, "a/b", &key), -EINVAL);
 	no_random = true;
