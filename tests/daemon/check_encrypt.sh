@@ -53,7 +53,7 @@ test_without() {
 # --- with TLS
 
 far() { ip netns exec far env HOME="$dir" RDMAD_KEY_FILE="${key-$dir/app.key}" timeout 240 "$@" >"$dir/out" 2>"$dir/err"; }
-far_ctl() { far "$rdmactl" -H "$server" "$@"; }
+far_ctl() { far "$rdmactl" -t 60s -H "$server" "$@"; }
 expect_far() {
 	local want=$1 got
 	shift
@@ -63,6 +63,7 @@ expect_far() {
 }
 
 network() {
+	ip netns delete far 2>/dev/null # of a run that was killed, and its end of the link with it
 	ip netns add far && ip link add near0 type veth peer name far0 netns far || give_up "no network namespace"
 	ip address add 10.98.0.1/24 dev near0 && ip link set near0 up
 	ip -n far address add 10.98.0.2/24 dev far0 && ip -n far link set far0 up && ip -n far link set lo up
@@ -99,11 +100,11 @@ test_secrecy() {
 	for way in no offer require; do
 		again "$way"
 		hear
-		printf 'a value that stands out' | ip netns exec far "$rdmactl" -H "$server" --key "$dir/app.key" --quiet kv set "key-$way" - ||
+		printf 'a value that stands out' | ip netns exec far "$rdmactl" -t 60s -H "$server" --key "$dir/app.key" --quiet kv set "key-$way" - ||
 			fail "$way: set"
 		expect_far 0 kv get "key-$way" && says "a value that stands out"
 		head -c 100000 <(yes 'a long value that stands out') >"$dir/long"
-		ip netns exec far "$rdmactl" -H "$server" --key "$dir/app.key" --quiet kv set "long-$way" - <"$dir/long" || fail "$way: long set"
+		ip netns exec far "$rdmactl" -t 60s -H "$server" --key "$dir/app.key" --quiet kv set "long-$way" - <"$dir/long" || fail "$way: long set"
 		expect_far 0 kv get "long-$way" && same "$dir/long"
 		heard
 		if [[ $way == no ]]; then
@@ -147,11 +148,11 @@ test_traffic() {
 	local n pid
 	again require
 	head -c 5000000 /dev/urandom >"$dir/bytes"
-	ip netns exec far "$rdmactl" -H "$server" --key "$dir/app.key" --quiet kv set bytes - <"$dir/bytes" || fail "5 MB"
+	ip netns exec far "$rdmactl" -t 60s -H "$server" --key "$dir/app.key" --quiet kv set bytes - <"$dir/bytes" || fail "5 MB"
 	expect_far 0 kv get bytes && same "$dir/bytes"
 	expect_far 0 bench kv -o set,get -s 1,100,4000,4096,70000 -c 4 -d 8 -D 300ms
 	for n in 1 2 3; do
-		ip netns exec far "$rdmactl" -H "$server" --key "$dir/app.key" bench kv -o set,get -s 300000 -c 2 -d 4 -D 60s >/dev/null 2>&1 &
+		ip netns exec far "$rdmactl" -t 60s -H "$server" --key "$dir/app.key" bench kv -o set,get -s 300000 -c 2 -d 4 -D 60s >/dev/null 2>&1 &
 		pid=$!
 		sleep 0.$n
 		kill -KILL "$pid"
@@ -168,7 +169,7 @@ test_changes() {
 	local at port=7999
 	again require
 	head -c 20000 <(yes 'a value that nobody changes') >"$dir/value"
-	ip netns exec far "$rdmactl" -H "$server" --key "$dir/app.key" --quiet kv set value - <"$dir/value" || fail "set"
+	ip netns exec far "$rdmactl" -t 60s -H "$server" --key "$dir/app.key" --quiet kv set value - <"$dir/value" || fail "set"
 	for at in 6 60 130 300 15000; do
 		python3 - "$port" "${server##*:}" "$at" 2>"$dir/proxy" <<-'END' &
 			import os, select, socket, sys
