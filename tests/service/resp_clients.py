@@ -117,6 +117,8 @@ def errors():
         ("wait 1 -1", "-ERR timeout is negative"),
         ("config set nosuch 1", "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'"),
         ("config set databases 1", "OK"),
+        ("config set daemonize yes", "-ERR CONFIG SET failed (possibly related to argument 'daemonize') - can't set immutable config: see rdmad.conf(5)"),
+        ("config set maxmemory 1 maxmemory 1", "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - duplicate parameter"),
         ("config set databases", "-ERR wrong number of arguments for 'config|set' command"),
         ("config rewrite", "-ERR The server is running without a config file"),
         ("config get nosuch", []),
@@ -287,6 +289,15 @@ def figures():
     check("errors", stats["total_error_replies"], "1")
     check("bytes", int(stats["total_net_input_bytes"]) > 100 and int(stats["total_net_output_bytes"]) > 50, True)
     check("cmdstat", c.ask("info", "commandstats"), re.compile(r".*cmdstat_get:calls=[0-9]+,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0.*"))
+    c.ask("config", "resetstat")
+    c.ask("multi")
+    for words in (("set", "a", "x"), ("incr", "a"), ("expire", "a", "0")):
+        c.ask(*words)
+    c.ask("exec")
+    rows = re.findall("cmdstat_([^:]*):calls=([0-9]+).*failed_calls=([0-9]+)", c.ask("info", "commandstats"))
+    got = {name: (calls, failed) for name, calls, failed in rows}
+    check("calls of a transaction", [got.get(name) for name in "set incr expire multi exec get".split()],
+          [("1", "0"), ("1", "1"), ("1", "0"), ("1", "0"), ("1", "0"), None])
     now = [int(x) for x in c.ask("time")]
     check("time", abs(now[0] + now[1] / 1e6 - time.time()) < 60, True)
     check("lastsave", c.ask("lastsave"), lambda t: abs(t - time.time()) < 3600)

@@ -71,6 +71,7 @@ static const struct parameter parameters[] = {
 	{"appendfsync", NULL, tell_appendfsync},
 	{"appendonly", NULL, tell_appendonly},
 	{"cluster-enabled", "no", NULL},
+	{"daemonize", "no", NULL},
 	{"databases", "1", NULL},
 	{"dir", "", NULL},
 	{"io-threads", "1", NULL},
@@ -150,8 +151,15 @@ static bool is_so(struct resp_client *c, const struct parameter *parameter, cons
 	return strlen(is) == value->len && strncasecmp(is, value->at, value->len) == 0;
 }
 
+static void cannot_set(struct resp_client *c, const struct parameter *parameter, const char *why)
+{
+	resp_error(c->out, "ERR CONFIG SET failed (possibly related to argument '%s') - %s", parameter->name, why);
+}
+
 int resp_do_config_set(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
+	bool named[ARRAY_SIZE(parameters)] = {0};
+
 	if (argc % 2 != 0)
 		return resp_syntax_error(c);
 	for (unsigned i = 2; i < argc; i += 2) {
@@ -162,11 +170,17 @@ int resp_do_config_set(struct resp_client *c, const struct resp_arg *argv, unsig
 				   (int)MIN(argv[i].len, 128u), argv[i].at);
 			return 0;
 		}
+		if (named[parameter - parameters]) {
+			cannot_set(c, parameter, "duplicate parameter");
+			return 0;
+		}
+		named[parameter - parameters] = true;
+	}
+	for (unsigned i = 2; i < argc; i += 2) {
+		const struct parameter *parameter = find(&argv[i]);
+
 		if (!is_so(c, parameter, &argv[i + 1])) {
-			resp_error(c->out,
-				   "ERR CONFIG SET failed (possibly related to argument '%s') - can't set immutable "
-				   "config: see rdmad.conf(5)",
-				   parameter->name);
+			cannot_set(c, parameter, "can't set immutable config: see rdmad.conf(5)");
 			return 0;
 		}
 	}
@@ -196,6 +210,8 @@ int resp_do_config_resetstat(struct resp_client *c, const struct resp_arg *argv,
 	shared->base[RESP_BASE_EXPIRED] = totals.store.expired;
 	shared->base[RESP_BASE_EVICTED] = totals.store.evictions;
 	shared->base[RESP_BASE_ERRORS] = totals.errors;
+	for (unsigned id = 0; id < RESP_IDS; id++)
+		shared->base_calls[id] = resp_calls_of(shared, id);
 	pthread_mutex_unlock(&shared->lock);
 	resp_ok(c);
 	return 0;

@@ -401,29 +401,40 @@ static void put_modules(struct info *info)
 {
 }
 
+struct resp_calls resp_calls_of(const struct resp_shared *shared, unsigned id)
+{
+	struct resp_calls sum = {0};
+	const struct list *pos;
+
+	for (pos = shared->threads.next; pos != &shared->threads; pos = pos->next) {
+		const struct resp_thread *thread = container_of(pos, struct resp_thread, node);
+
+		sum.calls += GET(thread->calls[id]);
+		sum.failed += GET(thread->failed[id]);
+		sum.rejected += GET(thread->rejected[id]);
+	}
+	return sum;
+}
+
 /* Times are not measured. */
 static void put_commands(struct info *info)
 {
-	const struct list *pos;
-
 	for (unsigned id = 0; id < RESP_IDS; id++) {
-		uint64_t calls = 0, failed = 0, rejected = 0;
+		struct resp_calls sum, base;
 
 		pthread_mutex_lock(&info->shared->lock);
-		for (pos = info->shared->threads.next; pos != &info->shared->threads; pos = pos->next) {
-			const struct resp_thread *thread = container_of(pos, struct resp_thread, node);
-
-			calls += GET(thread->calls[id]);
-			failed += GET(thread->failed[id]);
-			rejected += GET(thread->rejected[id]);
-		}
+		sum = resp_calls_of(info->shared, id);
+		base = info->shared->base_calls[id];
 		pthread_mutex_unlock(&info->shared->lock);
-		if (calls || failed || rejected)
+		sum.calls -= base.calls;
+		sum.failed -= base.failed;
+		sum.rejected -= base.rejected;
+		if (sum.calls || sum.failed || sum.rejected)
 			resp_print(info->text,
 				   "cmdstat_%s:calls=%llu,usec=0,usec_per_call=0.00,rejected_calls=%llu,"
 				   "failed_calls=%llu\r\n",
-				   resp_commands[id].name, (unsigned long long)calls, (unsigned long long)rejected,
-				   (unsigned long long)failed);
+				   resp_commands[id].name, (unsigned long long)sum.calls,
+				   (unsigned long long)sum.rejected, (unsigned long long)sum.failed);
 	}
 }
 

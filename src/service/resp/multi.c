@@ -10,6 +10,7 @@
 
 struct kept {
 	const struct resp_command *command;
+	bool failed, rejected; /* when EXEC carried it out */
 	unsigned argc;
 	struct resp_arg argv[]; /* and the bytes behind them */
 };
@@ -249,11 +250,33 @@ static int still_watched(struct resp_client *c)
 
 /* One of the commands, whose answer may be an error, and the others go on. What it answers nothing to, as there is no
  * memory, or others disturb it, ends all: a part of it may be in the step. */
-static int exec_one(struct resp_client *c, const struct kept *kept)
+static int exec_one(struct resp_client *c, struct kept *kept)
 {
-	if (!resp_may(c, kept->command, kept->argv, kept->argc))
+	size_t len = c->out->len;
+	int rc;
+
+	kept->failed = false;
+	kept->rejected = !resp_may(c, kept->command, kept->argv, kept->argc);
+	if (kept->rejected)
 		return 0;
-	return resp_carry_out(c, kept->command, kept->argv, kept->argc);
+	rc = resp_carry_out(c, kept->command, kept->argv, kept->argc);
+	kept->failed = c->out->len > len && c->out->at[len] == '-';
+	return rc;
+}
+
+/* Once, however often the step was tried. */
+static void count_kept(struct resp_client *c)
+{
+	const struct resp_multi *m = c->multi;
+	struct resp_thread *thread = c->thread;
+
+	for (unsigned i = 0; i < m->count; i++) {
+		const struct kept *kept = m->kept[i];
+
+		resp_count(kept->rejected ? &thread->rejected[kept->command->id] : &thread->calls[kept->command->id]);
+		if (kept->failed)
+			resp_count(&thread->failed[kept->command->id]);
+	}
 }
 
 int resp_do_exec(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
@@ -287,6 +310,8 @@ int resp_do_exec(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 		return rc;
 	resp_view_end(c); /* as above */
 	c->command = &resp_commands[RESP_CMD_EXEC];
+	if (rc == 0)
+		count_kept(c);
 	resp_multi_free(c);
 	return rc;
 }

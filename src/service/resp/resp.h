@@ -62,6 +62,11 @@ enum resp_base {
 	RESP_BASES
 };
 
+/* What INFO tells of one command. */
+struct resp_calls {
+	uint64_t calls, failed, rejected;
+};
+
 struct resp_sample {
 	uint64_t at, commands, bytes_in, bytes_out;
 };
@@ -81,6 +86,7 @@ struct resp_shared {
 	struct resp_sample sample[2]; /* for the figures of a second: the last one, and the one before */
 	uint64_t peak;                /* most memory that was seen in use */
 	uint64_t base[RESP_BASES];    /* what counters were at the last CONFIG RESETSTAT */
+	struct resp_calls base_calls[RESP_IDS];
 	struct resp_scripts *scripts; /* that are known; NULL: off */
 };
 

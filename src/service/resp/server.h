@@ -59,6 +59,8 @@ struct resp_totals {
 };
 
 void resp_get_totals(struct resp_client *c, struct resp_totals *out);
+/* What was called so often, failed and was rejected, since the process began. Under shared->lock. */
+struct resp_calls resp_calls_of(const struct resp_shared *shared, unsigned id);
 /* Bytes that the store and connections use. */
 uint64_t resp_memory(const struct resp_totals *totals);
 unsigned resp_tcp_port(const struct resp_client *c);
