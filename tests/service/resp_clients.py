@@ -298,6 +298,22 @@ def figures():
     got = {name: (calls, failed) for name, calls, failed in rows}
     check("calls of a transaction", [got.get(name) for name in "set incr expire multi exec get".split()],
           [("1", "0"), ("1", "1"), ("1", "0"), ("1", "0"), ("1", "0"), None])
+    other.socket.close()
+    other.file.close()
+    c.ask("client", "kill", "type", "normal")
+    known = 1
+    for i in range(200):
+        other = Client()
+        number = other.ask("client", "id")
+        check("kill", c.ask("client", "kill", "id", number), 1)
+        if i % 2:
+            check("clients behind CLIENT KILL", f"connected_clients:{known}\r" in c.ask("info", "clients"), True)
+        try:
+            other.send("set", "killed", "x")
+        except OSError:  # it has ended
+            continue
+        check("its end", other.is_closed(), True)
+    check("a command behind CLIENT KILL", c.ask("exists", "killed"), 0)
     now = [int(x) for x in c.ask("time")]
     check("time", abs(now[0] + now[1] / 1e6 - time.time()) < 60, True)
     check("lastsave", c.ask("lastsave"), lambda t: abs(t - time.time()) < 3600)

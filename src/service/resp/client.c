@@ -701,6 +701,8 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		return 0;
 	}
 	resp_mailbox_look(c->thread);
+	if (atomic_load_explicit(&c->seen.killed, memory_order_acquire)) /* its thread is told to close it */
+		return 0;
 	c->out->three = c->three;
 	if (c->pending && !client_take_pending(c))
 		return 0;

@@ -311,7 +311,7 @@ static unsigned kill_all(struct resp_client *c, const struct kill *kill)
 			c->closing = true;
 			continue;
 		}
-		other->seen.killed = true;
+		atomic_store_explicit(&other->seen.killed, true, memory_order_release);
 		if (!thread->killing)
 			resp_post(thread, &thread->kill);
 		thread->killing = true;

@@ -149,7 +149,7 @@ struct resp_seen {
 	char user[AUTH_NAME_MAX + 1];
 	char *name, *library, *library_version; /* NULL: none */
 	bool three, no_evict, no_touch;
-	bool killed; /* by another */
+	_Atomic bool killed; /* by another, whose reply says so: nothing more of it is carried out */
 	/* Do not change. */
 	char *peer, *local;
 	uint64_t opened;
