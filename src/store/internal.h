@@ -678,7 +678,8 @@ static inline void ref_set(struct store_ref *ref, struct store_item *item, uint6
 	ref->len = item->value_len;
 	ref->version = version;
 	ref->flags = attributes.flags;
-	ref->type = attributes.type;
+	ref->type = attributes.type & (uint8_t)~STORE_STALE;
+	ref->stale = attributes.type & STORE_STALE;
 }
 
 static inline void meta_set(struct store_meta *meta, const struct store_item *item)
@@ -689,7 +690,9 @@ static inline void meta_set(struct store_meta *meta, const struct store_item *it
 	meta->version = item->version;
 	meta->expires = item->expires;
 	meta->flags = attributes.flags;
-	meta->type = attributes.type;
+	meta->type = attributes.type & (uint8_t)~STORE_STALE;
+	meta->stale = attributes.type & STORE_STALE;
+	meta->heat = atomic_load_explicit(&item->heat, memory_order_relaxed);
 }
 
 /* No stripe's lock held. Gives one reference back; frees the item with the last. */

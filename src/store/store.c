@@ -643,7 +643,7 @@ static int integer_read(struct store *store, uint32_t tag, const void *key, size
 		put->condition = STORE_IF_VERSION;
 		put->version = item->version;
 		put->keep_attributes = item->attributes;
-		rc = item_attributes(item).type == STORE_STRING
+		rc = (item_attributes(item).type & ~STORE_STALE) == STORE_STRING
 			     ? integer_parse(item_value(item), item->value_len, value)
 			     : -EMEDIUMTYPE;
 	}

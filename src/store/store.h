@@ -56,6 +56,10 @@ struct store_put;
 /* What an item's value is, and so which commands take it. The store keeps it and looks at it no further. */
 enum store_type { STORE_STRING, STORE_HASH };
 
+/* A bit beside it, of what is written and of a change: a client has said that the value is out of date, and is to be
+ * made anew. What reads the item has it as `stale`. It is of no meaning here, and goes with the next write. */
+#define STORE_STALE 0x80
+
 /* A value or an extent for one: memory in the arena, and the hold on it. */
 struct store_ref {
 	struct store_item *item; /* NULL: none */
@@ -65,6 +69,7 @@ struct store_ref {
 	uint64_t expires; /* of what store_get() has found; else 0 */
 	uint32_t flags;   /* the client's, see struct store_put; 0 of a reservation */
 	uint8_t type;     /* an enum store_type; STORE_STRING of a reservation */
+	bool stale;       /* see STORE_STALE */
 };
 
 struct store_stats {
@@ -123,6 +128,8 @@ struct store_meta {
 	uint64_t expires; /* TIME_NEVER: never */
 	uint32_t flags;   /* the client's */
 	uint8_t type;     /* an enum store_type */
+	bool stale;       /* see STORE_STALE */
+	uint8_t heat;     /* hits, up to 3, which eviction takes away again; 0 without eviction */
 };
 
 /* The same, and all that is to be told of the item: its length is out->len. */
@@ -169,7 +176,7 @@ struct store_put {
 	/* An item's attributes, with zeros those of a plain one. They stay with it until it is written again, and come
 	 * back with whatever reads it. One that has any takes 8 bytes more. */
 	bool keep_attributes; /* those of the value that is replaced; these where there is none */
-	uint8_t type;         /* an enum store_type */
+	uint8_t type;         /* an enum store_type, and STORE_STALE */
 	uint32_t flags;       /* the client's, of no meaning here */
 	uint16_t owner;       /* below STORE_OWNERS: for whom it counts from now on, see store_set_limit(); 0: nobody */
 };
@@ -359,7 +366,7 @@ struct store_change {
 	const void *value; /* of SET */
 	uint64_t value_len;
 	uint32_t item_flags;     /* of SET: the client's */
-	uint8_t item_type;       /* of SET: an enum store_type */
+	uint8_t item_type;       /* of SET: an enum store_type, and STORE_STALE */
 	struct store_item *item; /* NULL: key and value are copies in the ring */
 };
 

@@ -293,7 +293,7 @@ static void copy_walk(struct copy *copy)
 			struct store_walked *w = &walked[i];
 
 			mirror_set(copy, w->key, w->key_len, w->ref.addr, w->ref.len, w->ref.version, w->expires,
-				   w->ref.flags, w->ref.type);
+				   w->ref.flags, (uint8_t)(w->ref.type | (w->ref.stale ? STORE_STALE : 0)));
 			store_unpin(copy->f.store, &w->ref);
 		}
 	} while (cursor);
@@ -315,7 +315,7 @@ static unsigned keys_in(struct fixture *a, struct fixture *b, uint64_t now)
 
 			expect(store_stat(b->store, w->key, w->key_len, now, &meta) == 1);
 			expect(meta.version == w->ref.version && meta.expires == w->expires);
-			expect(meta.flags == w->ref.flags && meta.type == w->ref.type);
+			expect(meta.flags == w->ref.flags && meta.type == w->ref.type && meta.stale == w->ref.stale);
 			expect(store_get(b->store, w->key, w->key_len, now, &ref) == 1);
 			expect(ref.len == w->ref.len && !memcmp(ref.addr, w->ref.addr, ref.len));
 			store_unpin(b->store, &ref);
@@ -345,7 +345,7 @@ static void random_set(struct writer *w, uint32_t key, uint64_t now)
 		put.expires = now + random_next(&w->state) % (50 * TIME_MS);
 	if (random_next(&w->state) % 3 == 0) {
 		put.flags = (uint32_t)random_next(&w->state);
-		put.type = STORE_HASH;
+		put.type = random_next(&w->state) % 2 ? STORE_HASH : STORE_HASH | STORE_STALE;
 	}
 	put.keep_attributes = random_next(&w->state) % 4 == 0;
 	if (random_next(&w->state) % 2) {

@@ -58,7 +58,7 @@ static struct wal_record record_of(const struct kv_clocks *clocks, const struct 
 		.value = w->ref.addr,
 		.value_len = w->ref.len,
 		.item_flags = w->ref.flags,
-		.item_type = w->ref.type,
+		.item_type = (uint8_t)(w->ref.type | (w->ref.stale ? STORE_STALE : 0)),
 	};
 }
 
