@@ -8,14 +8,11 @@
 
 #include <ctype.h>
 #include <stdlib.h>
-#include <time.h>
 
-#define LARGE (16 * KIB)       /* values from this length on go to their place at once */
-#define OUT_KEPT (256 * KIB)   /* the buffer of replies is kept up to here */
-#define AGAIN TIME_MS          /* what waits for others is tried again */
-#define BUSY_MOST (5 * TIME_S) /* that a long value waits for what is in its way */
-#define RUNS 16                /* of a command whose step others disturb, until it waits for its next turn */
-#define CLOCK_EACH 16          /* commands between two looks at the clock */
+#define LARGE (16 * KIB)     /* values from this length on go to their place at once */
+#define OUT_KEPT (256 * KIB) /* the buffer of replies is kept up to here */
+#define RUNS 16              /* of a command whose step others disturb, until it waits for its next turn */
+#define CLOCK_EACH 16        /* commands between two looks at the clock */
 
 /*
  * Replies
@@ -120,45 +117,9 @@ void resp_reply_errno(struct resp_client *c, int error)
 
 void resp_take_back(struct resp_client *c, size_t len, unsigned pins)
 {
-	struct resp_thread *thread = c->thread;
-
-	while (thread->pins > pins) {
-		struct resp_pinned *pin = &thread->pin[--thread->pins];
-
-		thread->pinned_bytes -= pin->ref.len;
-		store_unpin(thread->store, &pin->ref);
-	}
+	text_pins_cut(&c->thread->pins, c->thread->store, pins);
 	c->out->len = len;
 	c->out->failed = false;
-}
-
-static void unpin(void *owner, void *item)
-{
-	struct resp_thread *thread = owner;
-	struct store_ref ref = {.item = item};
-
-	store_unpin(thread->store, &ref);
-}
-
-/* What is held waits for the log, which wakes this. */
-static void client_look(struct kv_waiter *waiter, uint64_t durable, bool failed)
-{
-	struct resp_client *c = container_of(waiter, struct resp_client, waiter);
-
-	stream_release_to(c->stream, durable);
-	if (stream_held(c->stream) == UINT64_MAX)
-		kv_gate_wait_end(c->thread->kv, waiter);
-	else if (failed)
-		stream_close(c->stream, -EIO, "the log failed: what it wrote is not on disk");
-}
-
-/* Replies leave when all that they tell of is on disk. */
-static void client_hold(struct resp_client *c)
-{
-	if (c->tells <= kv_gate_durable(c->thread->kv))
-		return;
-	stream_hold(c->stream, c->tells);
-	kv_gate_wait(c->thread->kv, &c->waiter, c->tells);
 }
 
 /* The replies of this visit go to the stream. */
@@ -166,28 +127,9 @@ static void client_write(struct resp_client *c)
 {
 	struct resp_thread *thread = c->thread;
 	struct resp_out *out = &thread->out;
-	struct stream_piece piece[64];
-	unsigned n = 0;
-	size_t at = 0;
 
-	client_hold(c);
-	for (unsigned i = 0; i < thread->pins; i++) {
-		const struct resp_pinned *pin = &thread->pin[i];
-
-		if (n + 3 > ARRAY_SIZE(piece)) {
-			stream_write(c->stream, piece, n);
-			n = 0;
-		}
-		piece[n++] = (struct stream_piece){out->at + at, pin->at - at, NULL, NULL, NULL};
-		piece[n++] = (struct stream_piece){pin->ref.addr, pin->ref.len, unpin, thread, pin->ref.item};
-		at = pin->at;
-	}
-	if (out->len > at)
-		piece[n++] = (struct stream_piece){out->at + at, out->len - at, NULL, NULL, NULL};
-	if (n)
-		stream_write(c->stream, piece, n);
-	thread->pins = 0;
-	thread->pinned_bytes = 0;
+	text_gate_hold(&c->gate, c->tells);
+	text_write(c->stream, thread->store, &thread->pins, out->at, out->len);
 	out->len = 0;
 	if (out->room > OUT_KEPT) {
 		free(out->at);
@@ -375,7 +317,7 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 		      unsigned argc)
 {
 	size_t len = c->out->len;
-	unsigned pins = c->thread->pins;
+	unsigned pins = c->thread->pins.count;
 	int rc = -ESTALE;
 
 	if ((command->id == RESP_CMD_GET && fast_get(c, &argv[1])) ||
@@ -426,7 +368,7 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 {
 	const struct resp_command *command;
 	size_t len = c->out->len;
-	unsigned pins = c->thread->pins;
+	unsigned pins = c->thread->pins.count;
 	int refused, rc = 0;
 
 	command = resp_choose(c, argv, argc);
@@ -451,24 +393,9 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	return 0;
 }
 
-/* Nothing can be done now: what for, and until when. */
-static void client_again(struct resp_client *c)
-{
-	struct resp_thread *thread = c->thread;
-
-	if (!store_changes_full(thread->store)) {
-		stream_again(c->stream, 0);
-		return;
-	}
-	if (thread->shared->kv->log)
-		kv_log_want(thread->shared->kv->log, 0);
-	stream_again(c->stream, resp_now(c) + AGAIN);
-}
-
 /*
- * Long values. When the length of one is known, its place is reserved, and its bytes are received there; what is before
- * it and behind it is kept in the head, where the command is then whole. Room is made in parts, as the bytes come: so a
- * client that never sends them drops little of what others have.
+ * Long values go to their places. What is before one and behind it is kept in the head, where the command is then
+ * whole.
  */
 
 static bool large_argument(const struct resp_client *c)
@@ -521,62 +448,13 @@ static void head_end(struct resp_client *c)
 	c->head.room = 0;
 }
 
-/* Its place goes, if no step has taken it. */
-static void large_end(struct resp_client *c)
-{
-	store_abandon(c->thread->store, &c->large.ref);
-	c->large = (struct resp_large){.len = 0};
-}
-
-static int large_place(struct resp_client *c)
-{
-	struct resp_large *l = &c->large;
-	const struct kv_shared *kv = c->thread->shared->kv;
-	const struct store_put put = {.owner = c->owner};
-	uint64_t part = MAX(kv->ahead, STORE_PART_MIN);
-
-	if (l->len > MIN(kv->value_max, RESP_BULK_MAX))
-		return -EFBIG;
-	return store_reserve_part(c->thread->store, c->head.at + l->key, l->key_len, l->len, &put, part, resp_now(c),
-				  &l->ref, &l->ready);
-}
-
 /* The next bytes of it. */
 static void large_go(struct resp_client *c)
 {
-	struct resp_large *l = &c->large;
-	int rc = 0;
+	const struct kv_shared *kv = c->thread->shared->kv;
+	const struct store_put put = {.owner = c->owner};
 
-	if (!l->placed) {
-		rc = large_place(c);
-		l->placed = rc != -EAGAIN;
-		l->at = rc == 0 ? l->ref.addr : "";
-	} else if (l->ref.item && l->ready <= l->done) {
-		rc = store_reserve_more(c->thread->store, &l->ref, MIN(l->len, l->done + STORE_PART_MIN), &l->ready);
-	}
-	if (rc == -EAGAIN) {
-		client_again(c);
-		return;
-	}
-	l->busy = rc != -EBUSY ? 0 : l->busy ? l->busy : resp_now(c);
-	if (rc == -EBUSY && resp_now(c) - l->busy < BUSY_MOST) {
-		stream_again(c->stream, resp_now(c) + AGAIN);
-		return;
-	}
-	if (rc != 0) {
-		l->error = rc == -EBUSY ? -ENOMEM : rc; /* another's long value, which may never be whole */
-		store_abandon(c->thread->store, &l->ref);
-		l->at = "";
-	}
-	if (l->ref.item) {
-		uint64_t n = MIN(l->ready, l->len) - l->done;
-
-		stream_receive(c->stream, (char *)l->ref.addr + l->done, n);
-		l->done += n;
-	} else {
-		stream_receive(c->stream, NULL, l->len - l->done);
-		l->done = l->len;
-	}
+	text_value_go(&c->large, c->stream, kv, c->head.at + c->large.key, &put, MIN(kv->value_max, RESP_BULK_MAX));
 }
 
 static void client_received(struct stream *stream)
@@ -600,7 +478,7 @@ static bool large_begin(struct resp_client *c, const char *at)
 		resp_leave_large(&c->parser);
 		return false;
 	}
-	c->large = (struct resp_large){.len = p->argv[p->argc - 1].len,
+	c->large = (struct text_value){.len = p->argv[p->argc - 1].len,
 				       .key = (size_t)(p->argv[1].at - at),
 				       .key_len = p->argv[1].len,
 				       .coming = true};
@@ -624,7 +502,7 @@ static bool client_goes_on(const struct resp_client *c, unsigned commands)
 {
 	const struct resp_thread *thread = c->thread;
 
-	if (c->closing || thread->out.len + thread->pinned_bytes > STREAM_OUT_HIGH)
+	if (c->closing || thread->out.len + thread->pins.bytes > STREAM_OUT_HIGH)
 		return false;
 	return commands % CLOCK_EACH || stream_time_left(c->stream);
 }
@@ -632,7 +510,7 @@ static bool client_goes_on(const struct resp_client *c, unsigned commands)
 /* What was kept for it goes. */
 static void client_end_command(struct resp_client *c)
 {
-	large_end(c);
+	text_value_end(&c->large, c->thread->store);
 	if (c->head.len)
 		head_end(c);
 }
@@ -641,7 +519,7 @@ static void client_end_command(struct resp_client *c)
 static bool client_take_pending(struct resp_client *c)
 {
 	if (client_command(c, c->parser.argv, c->parser.argc) != 0) {
-		client_again(c);
+		text_again(c->stream, c->thread->shared->kv);
 		return false;
 	}
 	c->pending = false;
@@ -682,7 +560,7 @@ static ssize_t client_take(struct resp_client *c, const char *at, size_t len, bo
 	if (rc == 0)
 		client_end_command(c);
 	else
-		client_again(c);
+		text_again(c->stream, c->thread->shared->kv);
 	/* A command in the head is kept whole; the bytes of another come again. */
 	c->pending = rc != 0 && before;
 	return rc == 0 || before ? (ssize_t)(c->parser.used - before) : 0;
@@ -737,7 +615,6 @@ struct resp_client *resp_client_new(struct resp_thread *thread)
 	c->thread = thread;
 	c->out = &thread->out;
 	c->id = atomic_fetch_add(&thread->shared->last_id, 1) + 1;
-	c->waiter.look = client_look;
 	list_init(&c->subscriptions);
 	resp_parser_init(&c->parser);
 	return c;
@@ -768,6 +645,7 @@ void resp_client_begin(struct resp_client *c, struct stream *stream)
 	struct resp_shared *shared = c->thread->shared;
 
 	c->stream = stream;
+	text_gate_init(&c->gate, c->thread->kv, stream);
 	resp_seen_begin(c);
 	resp_client_revised(c);
 	pthread_mutex_lock(&shared->lock);
@@ -800,9 +678,9 @@ static void client_closed(struct stream *stream, int error, const char *reason)
 	pthread_mutex_lock(&shared->lock);
 	list_del(&c->node);
 	pthread_mutex_unlock(&shared->lock);
-	kv_gate_wait_end(c->thread->kv, &c->waiter);
+	text_gate_end(&c->gate);
 	resp_pubsub_leave(c);
-	large_end(c);
+	text_value_end(&c->large, c->thread->store);
 	resp_client_free(c);
 }
 
@@ -821,42 +699,4 @@ const struct stream_ops resp_stream_ops = {
 uint64_t resp_now(const struct resp_client *c)
 {
 	return stream_now(c->stream);
-}
-
-int64_t resp_unix_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* Between the system's clock and the store's. Two looks at them are less than half a millisecond apart, as a rule, so
- * that a time to the millisecond comes back as it was given. */
-static uint64_t unix_offset(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * TIME_S + (uint64_t)now.tv_nsec - time_now();
-}
-
-uint64_t resp_expires_at(const struct resp_client *c, int64_t unix_ms)
-{
-	uint64_t offset = unix_offset(), at;
-
-	if (unix_ms <= resp_unix_ms()) /* perhaps behind the time of this turn */
-		return resp_now(c);
-	if (__builtin_mul_overflow((uint64_t)unix_ms, TIME_MS, &at))
-		return TIME_NEVER - 1;
-	return MAX(at > offset ? at - offset : 0, resp_now(c));
-}
-
-int64_t resp_unix_of(const struct resp_client *c, uint64_t expires)
-{
-	uint64_t at;
-
-	if (__builtin_add_overflow(expires, unix_offset(), &at) || at > TIME_NEVER - TIME_MS)
-		at = TIME_NEVER - TIME_MS;
-	return (int64_t)((at + TIME_MS / 2) / TIME_MS);
 }

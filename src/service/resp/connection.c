@@ -30,16 +30,6 @@ bool resp_may_all(struct resp_client *c)
 	return false;
 }
 
-/* Nobody on the way from the client can hear it. */
-static bool is_near(const struct resp_client *c)
-{
-	struct sockaddr_storage peer;
-	socklen_t len = sizeof(peer);
-
-	return c->seen.is_unix || (getpeername(c->seen.fd, (struct sockaddr *)&peer, &len) == 0 &&
-				   address_is_loopback((struct sockaddr *)&peer));
-}
-
 static bool wrong_password(struct resp_client *c)
 {
 	resp_error(c->out, "WRONGPASS invalid username-password pair or user is disabled.");
@@ -55,7 +45,7 @@ static bool authenticate(struct resp_client *c, const struct resp_arg *name, con
 		return (name->len == strlen(RESP_DEFAULT_USER) &&
 			memcmp(name->at, RESP_DEFAULT_USER, name->len) == 0) ||
 		       wrong_password(c);
-	if (!c->thread->shared->settings->clear && !is_near(c)) {
+	if (!c->thread->shared->settings->clear && !text_is_near(c->seen.fd)) {
 		resp_error(c->out, "ERR others may hear a password on its way from another machine: rdmad takes it by "
 				   "loopback and UNIX sockets, and else with resp.clear = true, see rdmad-resp(7)");
 		return false;

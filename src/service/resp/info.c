@@ -296,7 +296,7 @@ static void put_persistence(struct info *info)
 	NUMBER(info, "rdb_changes_since_last_save",
 	       log ? store_lsn(info->shared->store) - MIN(kv_log_durable(log), store_lsn(info->shared->store)) : 0);
 	NUMBER(info, "rdb_bgsave_in_progress", 0);
-	NUMBER(info, "rdb_last_save_time", (uint64_t)resp_unix_of(info->c, info->shared->started) / 1000);
+	NUMBER(info, "rdb_last_save_time", (uint64_t)text_unix_of(info->shared->started) / 1000);
 	TEXT(info, "rdb_last_bgsave_status", failed ? "err" : "ok");
 	resp_print(info->text, "rdb_last_bgsave_time_sec:-1\r\nrdb_current_bgsave_time_sec:-1\r\n");
 	NUMBER(info, "rdb_saves", 0);

@@ -106,8 +106,8 @@ static int expire(struct resp_client *c, const struct resp_arg *argv, unsigned a
 	rc = resp_view_stat(c, &argv[1], &value);
 	if (rc < 0)
 		return rc;
-	if (rc && expire_may(flags, value.expires == TIME_NEVER ? INT64_MAX : resp_unix_of(c, value.expires), at))
-		rc = resp_view_expire(c, &argv[1], resp_expires_at(c, at));
+	if (rc && expire_may(flags, value.expires == TIME_NEVER ? INT64_MAX : text_unix_of(value.expires), at))
+		rc = resp_view_expire(c, &argv[1], text_expires_at(resp_now(c), at));
 	else
 		rc = 0;
 	if (rc < 0)
@@ -118,12 +118,12 @@ static int expire(struct resp_client *c, const struct resp_arg *argv, unsigned a
 
 int resp_do_expire(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return expire(c, argv, argc, 1000, resp_unix_ms());
+	return expire(c, argv, argc, 1000, text_unix_ms());
 }
 
 int resp_do_pexpire(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return expire(c, argv, argc, 1, resp_unix_ms());
+	return expire(c, argv, argc, 1, text_unix_ms());
 }
 
 int resp_do_expireat(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
@@ -148,19 +148,19 @@ static int tell_expiry(struct resp_client *c, const struct resp_arg *key, int64_
 		resp_number(c->out, rc ? -1 : -2);
 		return 0;
 	}
-	ms = MAX(resp_unix_of(c, value.expires) - base, 0);
+	ms = MAX(text_unix_of(value.expires) - base, 0);
 	resp_number(c->out, seconds ? (ms + 500) / 1000 : ms);
 	return 0;
 }
 
 int resp_do_ttl(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return tell_expiry(c, &argv[1], resp_unix_ms(), true);
+	return tell_expiry(c, &argv[1], text_unix_ms(), true);
 }
 
 int resp_do_pttl(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return tell_expiry(c, &argv[1], resp_unix_ms(), false);
+	return tell_expiry(c, &argv[1], text_unix_ms(), false);
 }
 
 int resp_do_expiretime(struct resp_client *c, const struct resp_arg *argv, unsigned argc)

@@ -89,11 +89,11 @@ bool resp_options_expires(struct resp_client *c, const struct resp_options *opti
 		return false;
 	}
 	if (at <= 0 || __builtin_mul_overflow(at, seconds ? 1000 : 1, &at) ||
-	    __builtin_add_overflow(at, from_now ? resp_unix_ms() : 0, &at)) {
+	    __builtin_add_overflow(at, from_now ? text_unix_ms() : 0, &at)) {
 		resp_invalid_expire(c);
 		return false;
 	}
-	*expires = resp_expires_at(c, at);
+	*expires = text_expires_at(resp_now(c), at);
 	return true;
 }
 

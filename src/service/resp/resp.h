@@ -24,6 +24,7 @@
 #include "resp/resp.h"
 #include "service/internal.h"
 #include "service/kv/kv.h"
+#include "service/text/text.h"
 #include "stream/stream.h"
 
 #include <pthread.h>
@@ -112,21 +113,13 @@ struct resp_figures {
 	_Atomic uint64_t reads, writes, bytes_in, bytes_out, buffer_bytes, waiting_bytes;
 };
 
-/* A value that leaves from where it is, among the bytes of the replies. */
-struct resp_pinned {
-	size_t at; /* bytes of `out` before it */
-	struct store_ref ref;
-};
-
 struct resp_thread {
 	struct service_part part;
 	struct resp_shared *shared;
 	struct store *store;
-	struct kv_thread *kv;    /* of the same worker: its gate */
-	struct resp_out out;     /* replies of the stream that is visited */
-	struct resp_pinned *pin; /* and values that they have */
-	unsigned pins, pin_room;
-	size_t pinned_bytes;
+	struct kv_thread *kv;  /* of the same worker: its gate */
+	struct resp_out out;   /* replies of the stream that is visited */
+	struct text_pins pins; /* and values that they have */
 	struct resp_view *view;
 	struct resp_script *script;                        /* what runs scripts; NULL: none ran yet */
 	struct resp_published *published, *published_last; /* by the command under way */
@@ -171,19 +164,6 @@ struct resp_put {
 	bool keep_expiry; /* that of the value that is there */
 };
 
-/* A long value on its way to its place in the arena, while its command is not whole. */
-struct resp_large {
-	struct store_ref ref; /* its place; item NULL: there is none, and its bytes are dropped */
-	uint64_t len, done;   /* bytes of it that are in place or were asked for */
-	uint64_t ready;       /* that there is room for */
-	uint64_t busy;        /* since when something is in the way of more; 0: nothing is */
-	const void *at;      /* its place, also when the step of a command has it; of a dropped one no address of its */
-	size_t key, key_len; /* of its key in the head */
-	int error;           /* why there is no place */
-	bool coming;         /* its bytes are taken from the stream */
-	bool placed;         /* room was asked for */
-};
-
 struct resp_client {
 	struct resp_thread *thread;
 	struct stream *stream;
@@ -193,9 +173,9 @@ struct resp_client {
 		char *at; /* the bytes of a command before and behind a long value that was received */
 		size_t len, room;
 	} head;
-	struct resp_large large;
-	bool pending;     /* the command in the head is whole, and comes again */
-	struct list node; /* in shared->clients */
+	struct text_value large; /* its key is in the head */
+	bool pending;            /* the command in the head is whole, and comes again */
+	struct list node;        /* in shared->clients */
 	uint64_t id;
 	bool three;         /* RESP3 */
 	bool authenticated; /* or it need not be */
@@ -207,7 +187,7 @@ struct resp_client {
 	struct list subscriptions; /* pubsub.c's */
 	struct resp_multi *multi;  /* NULL: neither MULTI nor WATCH were said */
 	uint64_t tells;            /* the last change that the replies of this visit tell of */
-	struct kv_waiter waiter;   /* for the log, while replies are held */
+	struct text_gate gate;     /* for the log, while replies are held */
 	uint64_t script_spent;     /* ns of the scripts of the command under way, in all its runs */
 	void *step; /* of a command that works in steps; freed by step_end(), also when the client goes */
 	void (*step_end)(struct resp_client *c);
@@ -306,12 +286,7 @@ bool resp_database_fits(struct resp_client *c, const struct resp_arg *arg);
 void resp_ok(struct resp_client *c);
 int resp_help(struct resp_client *c, const char *const *lines, size_t count); /* of a command with subcommands */
 
-/* Time. Redis's clients speak of milliseconds since 1970. */
 uint64_t resp_now(const struct resp_client *c); /* time_now() scale, of this turn */
-int64_t resp_unix_ms(void);
-uint64_t resp_expires_at(const struct resp_client *c,
-			 int64_t unix_ms); /* on the store's scale; at the least resp_now(): it has expired */
-int64_t resp_unix_of(const struct resp_client *c, uint64_t expires); /* of one that is not TIME_NEVER, in ms */
 
 /*
  * view.c: the step of one command, of EXEC, of a script. Reads note the versions that they saw; writes are kept until

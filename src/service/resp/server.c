@@ -380,7 +380,7 @@ int resp_do_lastsave(struct resp_client *c, const struct resp_arg *argv, unsigne
 	const struct resp_shared *shared = c->thread->shared;
 	bool keeps = shared->kv->log && kv_log_keeps(shared->kv->log);
 
-	resp_number(c->out, (keeps ? resp_unix_ms() : resp_unix_of(c, shared->started)) / 1000);
+	resp_number(c->out, (keeps ? text_unix_ms() : text_unix_of(shared->started)) / 1000);
 	return 0;
 }
 

@@ -8,22 +8,8 @@
 
 #define AT(member) offsetof(struct resp_settings, member)
 
-static bool check_listen(const char *text, char *why, size_t size)
-{
-	struct address address;
-	bool valid;
-
-	log_hush_begin(); /* the caller says it, with its place */
-	valid = address_parse(text, &address) == 0;
-	snprintf(why, size, "%s", log_hush_end());
-	if (!valid || (!*address.scheme && !address.path))
-		return valid;
-	snprintf(why, size, "\"%s\" is not host or host:port; for a UNIX socket there is resp.unix_socket", text);
-	return false;
-}
-
 static const struct setting settings[] = {
-	{"resp.listen", SETTING_LIST, AT(listen), NULL, .check = check_listen, .sample = "127.0.0.1",
+	{"resp.listen", SETTING_LIST, AT(listen), NULL, .check = text_check_listen, .sample = "127.0.0.1",
 	 .help = "Addresses for Redis's clients, host[:port], over TCP. Unset, and no resp.unix_socket: the\n"
 		 "service is not there. See rdmad-resp(7)."},
 	{"resp.port", SETTING_NUMBER, AT(port), "6379" /* PORT */, 0, 65535, .help = "Port of those that name none."},
@@ -161,12 +147,12 @@ static void resp_thread_clear(struct service_part *part)
 {
 	struct resp_thread *thread = container_of(part, struct resp_thread, part);
 
-	must(thread->pins == 0);
+	must(thread->pins.count == 0);
 	pthread_mutex_lock(&thread->shared->lock);
 	list_del(&thread->node);
 	pthread_mutex_unlock(&thread->shared->lock);
 	resp_mailbox_clear(&thread->mailbox);
-	free(thread->pin);
+	free(thread->pins.pin);
 	free(thread->out.at);
 	resp_view_free(thread);
 	resp_script_free(thread);

@@ -378,27 +378,17 @@ void resp_reply_value(struct resp_client *c, const struct resp_value *value)
 {
 	struct resp_thread *thread = c->thread;
 	struct entry *e = value->entry;
-	struct resp_pinned *pin;
 
 	if (value->len > COPY_MAX && e && e->base.item && c->out == &thread->out) {
-		if (thread->pins == thread->pin_room) {
-			unsigned room = thread->pin_room ? 2 * thread->pin_room : 64;
+		struct store_ref part = e->base;
 
-			pin = realloc(thread->pin, room * sizeof(*pin));
-			if (!pin) {
-				c->out->failed = true;
-				return;
-			}
-			thread->pin = pin;
-			thread->pin_room = room;
-		}
+		part.addr = (void *)value->at;
+		part.len = value->len;
 		resp_bulk_begin(c->out, value->len);
-		pin = &thread->pin[thread->pins++];
-		*pin = (struct resp_pinned){c->out->len, e->base};
-		pin->ref.addr = (void *)value->at;
-		pin->ref.len = value->len;
-		thread->pinned_bytes += value->len;
-		e->base.item = NULL; /* the reply has the pin */
+		if (text_pins_add(&thread->pins, c->out->len, &part))
+			e->base.item = NULL; /* the reply has the pin */
+		else
+			c->out->failed = true;
 		resp_bulk_end(c->out);
 		return;
 	}

@@ -1,0 +1,93 @@
+/*
+ * text.h: what services for clients of other protocols share, whose connections are streams of bytes.
+ *
+ *   answer.c   answers on their way: bytes, values that leave from where they are, and the log that they wait for
+ *   value.c    a long value on its way from the socket to its place in the arena
+ *   clock.c    the clocks of clients
+ *   setting.c  what their settings and passwords have in common
+ *
+ * Threads: what belongs to a stream is used by its worker alone.
+ */
+#ifndef RDMAD_SERVICE_TEXT_H
+#define RDMAD_SERVICE_TEXT_H
+
+#include "service/kv/kv.h"
+#include "stream/stream.h"
+
+/*
+ * answer.c
+ */
+
+/* A value that leaves from where it is, among the bytes of the answers. */
+struct text_pin {
+	size_t at; /* bytes before it */
+	struct store_ref ref;
+};
+
+/* Those of the stream that is visited; in zeros at first. */
+struct text_pins {
+	struct text_pin *pin;
+	unsigned count, room;
+	size_t bytes; /* of all values */
+};
+
+/* The value stands behind `at` bytes; its pin is taken over. False: no memory, and it is still the caller's. */
+bool text_pins_add(struct text_pins *pins, size_t at, const struct store_ref *ref);
+/* Give back those beyond the first `count`, which do not leave. */
+void text_pins_cut(struct text_pins *pins, struct store *store, unsigned count);
+/* All of it leaves, in its order; no pins are left here. */
+void text_write(struct stream *stream, struct store *store, struct text_pins *pins, const char *bytes, size_t len);
+
+/* What a stream's answers wait for. */
+struct text_gate {
+	struct kv_waiter waiter;
+	struct kv_thread *kv;
+	struct stream *stream;
+};
+
+void text_gate_init(struct text_gate *gate, struct kv_thread *kv, struct stream *stream);
+/* What is written from now on tells of that change, and leaves when it is on disk. */
+void text_gate_hold(struct text_gate *gate, uint64_t tells);
+void text_gate_end(struct text_gate *gate); /* when the stream is closed; of one in zeros, too */
+
+/* From within bytes() or received(): the store has said -EAGAIN. Comes again at once, or when the log has got on. */
+void text_again(struct stream *stream, const struct kv_shared *kv);
+
+/*
+ * value.c: when the length of a long value is known, its place is reserved, and its bytes are received there. Room is
+ * made in parts, as the bytes come: so a client that never sends them drops little of what others have.
+ */
+struct text_value {
+	struct store_ref ref; /* its place; item NULL: there is none, and its bytes are dropped */
+	uint64_t len, done;   /* bytes of it that are in place or were asked for */
+	uint64_t ready;       /* that there is room for */
+	uint64_t busy;        /* since when something is in the way of more; 0: nothing is */
+	const void *at;       /* its place, also when it was taken out of `ref`; of a dropped one no address of its */
+	size_t key, key_len;  /* of its key, where the owner keeps that */
+	int error;            /* why there is no place; not 0 from the beginning: it is not to have one */
+	bool coming;          /* its bytes are taken from the stream */
+	bool placed;          /* room was asked for */
+};
+
+/* The next bytes of it, by stream_receive(); or it comes again by stream_again(). Called at first, by received() while
+ * done < len, and by bytes() while `coming`. `most`: longest that may have a place. */
+void text_value_go(struct text_value *value, struct stream *stream, const struct kv_shared *kv, const void *key,
+		   const struct store_put *put, uint64_t most);
+/* Its place goes, if it was not taken out of `ref`. */
+void text_value_end(struct text_value *value, struct store *store);
+
+/*
+ * clock.c: clients speak of the time since 1970; the store's scale is time_now().
+ */
+int64_t text_unix_ms(void);
+uint64_t text_expires_at(uint64_t now, int64_t unix_ms); /* on the store's scale; at the least now: it has expired */
+int64_t text_unix_of(uint64_t expires);                  /* of one that is not TIME_NEVER, in ms */
+
+/*
+ * setting.c
+ */
+bool text_check_listen(const char *text, char *why, size_t size); /* host[:port], as struct setting's check */
+/* Nobody on the way from the client can hear it. */
+bool text_is_near(int fd);
+
+#endif
