@@ -152,6 +152,7 @@ static int worker_accept_stream(struct worker *w, struct worker_message *m)
 {
 	struct stream_open open = {.fd = m->connection.fd,
 				   .id = conn_next_id(),
+				   .service = wire_service_name(m->connection.service->id),
 				   .share = m->connection.source,
 				   .admission = &m->connection.admission};
 	bool late = w->revised && open.admission->table && open.admission->table != w->revised;
@@ -228,7 +229,7 @@ static void add_stream_info(void *arg, struct stream *stream)
 		return;
 	*info = (struct conn_info){.id = of.id,
 				   .transport = of.transport,
-				   .service = wire_service_name(WIRE_RESP),
+				   .service = of.service,
 				   .state = "established",
 				   .bytes_in = of.bytes_in,
 				   .bytes_out = of.bytes_out,

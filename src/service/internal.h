@@ -10,7 +10,8 @@
 	SERVICE(WIRE_GPU, service_gpu)                                                                                 \
 	SERVICE(WIRE_CHANNEL, service_channel)                                                                         \
 	SERVICE(WIRE_PEER, service_peer)                                                                               \
-	SERVICE(WIRE_RESP, service_resp)
+	SERVICE(WIRE_RESP, service_resp)                                                                               \
+	SERVICE(WIRE_MEMCACHED, service_memcached)
 
 #define SERVICE(id, row) extern const struct service row;
 SERVICES(SERVICE)

@@ -129,7 +129,7 @@ struct store_meta {
 	uint32_t flags;   /* the client's */
 	uint8_t type;     /* an enum store_type */
 	bool stale;       /* see STORE_STALE */
-	uint8_t heat;     /* hits, up to 3, which eviction takes away again; 0 without eviction */
+	uint8_t heat;     /* hits, up to 3; eviction takes them away again */
 };
 
 /* The same, and all that is to be told of the item: its length is out->len. */

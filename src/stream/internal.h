@@ -18,6 +18,7 @@ struct stream {
 	const struct stream_ops *ops;
 	int fd;
 	uint64_t id;
+	const char *service;
 	struct list node;  /* in group->streams */
 	struct list ready; /* in group->ready, while it is to be visited */
 	struct list timed; /* in group->timed, while it is to be visited at `until` */

@@ -319,6 +319,7 @@ int stream_open(struct stream_group *group, const struct stream_open *open, uint
 			     .ops = open->ops,
 			     .fd = open->fd,
 			     .id = open->id,
+			     .service = open->service,
 			     .opened = now,
 			     .active = now,
 			     .share = open->share,
@@ -446,6 +447,7 @@ void stream_get_info(const struct stream *s, struct stream_info *out)
 
 	getsockopt(s->fd, SOL_SOCKET, SO_DOMAIN, &family, &len);
 	*out = (struct stream_info){.id = s->id,
+				    .service = s->service,
 				    .transport = family == AF_UNIX ? "unix" : "tcp",
 				    .bytes_in = s->in.bytes,
 				    .bytes_out = s->out.left,

@@ -72,6 +72,7 @@ struct stream_stats {
 
 struct stream_info {
 	uint64_t id;
+	const char *service;   /* as it was opened */
 	const char *transport; /* "tcp", "unix" */
 	char peer[128], local[128];
 	uint64_t bytes_in, bytes_out;
@@ -103,8 +104,9 @@ void stream_group_get_stats(const struct stream_group *group, struct stream_stat
  * A stream.
  */
 struct stream_open {
-	int fd;      /* taken over in each case */
-	uint64_t id; /* unique in the process */
+	int fd;              /* taken over in each case */
+	uint64_t id;         /* unique in the process */
+	const char *service; /* a name, for those that look at it; stays */
 	const struct stream_ops *ops;
 	void *context;
 	struct quota_share *share;        /* given back at the end; not where the call failed */

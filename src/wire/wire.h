@@ -63,7 +63,8 @@ void wire_put_bytes(struct wire_cursor *c, const void *data, size_t len);
 	ROW(GPU, 3, "gpu")                                                                                             \
 	ROW(CHANNEL, 4, "channel")                                                                                     \
 	ROW(PEER, 5, "peer")                                                                                           \
-	ROW(RESP, 6, "resp")
+	ROW(RESP, 6, "resp")                                                                                           \
+	ROW(MEMCACHED, 7, "memcached")
 
 enum wire_service {
 #define WIRE_SERVICE_NUMBER(SERVICE, number, name) WIRE_##SERVICE = number,
@@ -175,7 +176,8 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size);
 /* clang-format off */
 #define WIRE_OPS_PING(X) \
 	X(ECHO, 1, echo, "echo") /* any bytes. Reply: the same */
-#define WIRE_OPS_RESP(X) /* its clients have a protocol of their own */
+#define WIRE_OPS_RESP(X)      /* its clients have a protocol of their own */
+#define WIRE_OPS_MEMCACHED(X) /* the same */
 /* clang-format on */
 
 #define WIRE_OP_NUMBER(OP, number, name, words) WIRE_OP_##OP = number,

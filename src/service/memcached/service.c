@@ -1,0 +1,175 @@
+/* service.c: the row of the service for memcached's clients, and what the process and a worker have of it. */
+#include "service/memcached/memcached.h"
+
+#include <stdlib.h>
+
+#define ANSWERS_MAX (512 * MIB) /* of one visit, but for values that leave from where they are */
+
+#define AT(member) offsetof(struct memcached_settings, member)
+
+static const struct setting settings[] = {
+	{"memcached.listen", SETTING_LIST, AT(listen), NULL, .check = text_check_listen, .sample = "127.0.0.1",
+	 .help = "Addresses for memcached's clients, host[:port], over TCP. Unset, and no memcached.unix_socket:\n"
+		 "the service is not there. See rdmad-memcached(7)."},
+	{"memcached.port", SETTING_NUMBER, AT(port), "11211", 0, 65535, .help = "Port of those that name none."},
+	{"memcached.unix_socket", SETTING_STRING, AT(unix_socket), NULL, .check = setting_check_path,
+	 .sample = "/run/rdmad/memcached.sock", .help = "UNIX socket for memcached's clients of this machine."},
+	{"memcached.unix_mode", SETTING_MODE, AT(unix_mode), "0666", 0, 0777, .help = "Who may connect to it."},
+	{"memcached.clear", SETTING_BOOL, AT(clear), "false",
+	 .help = "Take passwords from other machines, too, though the network may hear them: the protocol has\n"
+		 "no encryption."},
+};
+
+static const struct setting_table memcached_settings = {settings, ARRAY_SIZE(settings),
+							sizeof(struct memcached_settings)};
+
+static const char *const counters[] = {
+#define MEMCACHED_NAME(ID, name) name,
+	MEMCACHED_COUNTERS(MEMCACHED_NAME)
+#undef MEMCACHED_NAME
+		NULL};
+
+_Static_assert(MEMCACHED_COUNTS <= SERVICE_COUNTERS, "a service has so many counters");
+
+static int memcached_open(const struct service_host *host, const void *values, void **out)
+{
+	const struct memcached_settings *s = values;
+	struct memcached_shared *shared;
+
+	if (!s->listen.count && !s->unix_socket)
+		return SERVICE_NOT_OFFERED;
+	if (!service_is_open(host->shared, WIRE_KV)) {
+		log_error("memcached", "memcached.listen asks for memcached's clients, whose keys are those of kv: add "
+				       "\"kv\" to services");
+		return -EINVAL;
+	}
+	shared = calloc(1, sizeof(*shared));
+	if (!shared)
+		return -ENOMEM;
+	shared->settings = s;
+	shared->kv = host->shared->of[WIRE_KV];
+	shared->store = shared->kv->store;
+	shared->started = time_now();
+	shared->connections = host->connections;
+	shared->flush_at = TIME_NEVER;
+	list_init(&shared->threads);
+	if (memcached_won_open(&shared->won) != 0) {
+		free(shared);
+		return -ENOMEM;
+	}
+	pthread_mutex_init(&shared->lock, NULL);
+	*out = shared;
+	return 0;
+}
+
+static void memcached_close(void *of)
+{
+	struct memcached_shared *shared = of;
+
+	must(list_empty(&shared->threads));
+	memcached_won_close(&shared->won);
+	pthread_mutex_destroy(&shared->lock);
+	free(shared);
+}
+
+static unsigned memcached_descriptors(const void *values)
+{
+	const struct memcached_settings *s = values;
+
+	return ADDRESS_SOCKETS * s->listen.count + (s->unix_socket ? 1 : 0);
+}
+
+static void memcached_door(const void *values, struct service_door *out)
+{
+	const struct memcached_settings *s = values;
+
+	*out = (struct service_door){
+		.listen = &s->listen, .port = s->port, .unix_socket = s->unix_socket, .unix_mode = s->unix_mode};
+}
+
+static const char *memcached_refusal(enum wire_reason reason)
+{
+	switch (reason) {
+	case WIRE_REASON_CONNECTIONS:
+	case WIRE_REASON_SOURCE:
+		return "ERROR Too many open connections\r\n";
+	case WIRE_REASON_DRAINING:
+		return "SERVER_ERROR the server is shutting down\r\n";
+	default:
+		return "SERVER_ERROR the server has no room for the connection\r\n";
+	}
+}
+
+static int memcached_thread_init(struct service_part *part)
+{
+	struct memcached_thread *thread = container_of(part, struct memcached_thread, part);
+	struct memcached_shared *shared = part->shared;
+
+	thread->shared = shared;
+	thread->store = shared->store;
+	thread->kv = container_of(part->thread->part[WIRE_KV], struct kv_thread, part);
+	thread->out.most = ANSWERS_MAX;
+	pthread_mutex_lock(&shared->lock);
+	list_add_tail(&shared->threads, &thread->node);
+	pthread_mutex_unlock(&shared->lock);
+	return 0;
+}
+
+static void memcached_thread_clear(struct service_part *part)
+{
+	struct memcached_thread *thread = container_of(part, struct memcached_thread, part);
+
+	must(thread->pins.count == 0);
+	pthread_mutex_lock(&thread->shared->lock);
+	list_del(&thread->node);
+	pthread_mutex_unlock(&thread->shared->lock);
+	free(thread->pins.pin);
+	free(thread->out.at);
+}
+
+static void memcached_thread_count(const struct service_part *part, uint64_t *count)
+{
+	const struct memcached_thread *thread = container_of(part, struct memcached_thread, part);
+
+	for (unsigned i = 0; i < MEMCACHED_COUNTS; i++)
+		count[i] += atomic_load_explicit(&thread->count[i], memory_order_relaxed);
+}
+
+static int memcached_take(struct service_part *part, struct stream_group *group, struct stream_open *open)
+{
+	struct memcached_thread *thread = container_of(part, struct memcached_thread, part);
+	struct memcached_client *c = memcached_client_new(thread, open->fd);
+	struct stream *stream;
+	int rc;
+
+	if (!c) {
+		local_close(open->fd);
+		return -ENOMEM;
+	}
+	open->ops = &memcached_stream_ops;
+	open->context = c;
+	rc = stream_open(group, open, service_part_now(part), &stream);
+	if (rc == 0)
+		memcached_client_begin(c, stream);
+	else
+		memcached_client_free(c);
+	return rc;
+}
+
+const struct service service_memcached = {
+	.id = WIRE_MEMCACHED,
+	.help = "keys and values for memcached's clients",
+	.settings = &memcached_settings,
+	.counters = counters,
+	.descriptors = memcached_descriptors,
+	.open = memcached_open,
+	.close = memcached_close,
+	.tick = memcached_tick,
+	.part_size = sizeof(struct memcached_thread),
+	.part_init = memcached_thread_init,
+	.part_clear = memcached_thread_clear,
+	.count = memcached_thread_count,
+	.door = memcached_door,
+	.refusal = memcached_refusal,
+	.stream = memcached_take,
+};
