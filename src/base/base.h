@@ -189,6 +189,14 @@ int memfd_sealed(const char *name, size_t size);
 bool memfd_is_sealed(int fd); /* what a peer passed may be any file */
 
 /*
+ * Also memfd.c: memory of this process alone that grows by realloc(), twice as much each time, up to `most` bytes.
+ */
+
+/* Room for `bytes` behind the first `len`, which stay. Their place; NULL: there is no memory, or it would be beyond
+ * `most`, and all is as it was. */
+char *buffer_grow(char **at, size_t *room, size_t len, size_t bytes, size_t most);
+
+/*
  * random.c: bytes that cannot be guessed. Only in the first seconds of a machine it may have to wait for them. 0, or
  * -errno, logged: whatever rests on them must not be made then.
  */

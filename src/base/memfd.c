@@ -1,9 +1,10 @@
-/* memfd.c: memory that another process maps, too, when it is given the descriptor. */
+/* memfd.c: memory that other processes map, too, and memory that grows. */
 #include "base/base.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
@@ -40,4 +41,26 @@ bool memfd_is_sealed(int fd)
 	int seals = fcntl(fd, F_GET_SEALS);
 
 	return seals >= 0 && (seals & SEALS) == SEALS;
+}
+
+#define LEAST 512
+
+char *buffer_grow(char **at, size_t *room, size_t len, size_t bytes, size_t most)
+{
+	size_t more = *room ? *room : LEAST;
+	char *to;
+
+	if (bytes <= *room - len)
+		return *at + len;
+	if (len > most || bytes > most - len)
+		return NULL;
+	while (more - len < bytes)
+		more = more > most / 2 ? most : 2 * more;
+	more = MIN(more, most);
+	to = realloc(*at, more);
+	if (!to)
+		return NULL;
+	*at = to;
+	*room = more;
+	return to + len;
 }

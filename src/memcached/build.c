@@ -3,29 +3,17 @@
 
 #include <stdlib.h>
 
-#define LEAST 512
 #define DIGITS 20 /* of 64 bits */
 
 char *memc_grow(struct memc_out *out, size_t bytes)
 {
-	size_t room = out->room ? out->room : LEAST;
 	char *at;
 
 	if (likely(!out->failed && bytes <= out->room - out->len))
 		return out->at + out->len;
-	if (out->failed || bytes > out->most - out->len)
-		goto failed;
-	while (room - out->len < bytes)
-		room *= 2;
-	at = realloc(out->at, room);
-	if (!at)
-		goto failed;
-	out->at = at;
-	out->room = room;
-	return at + out->len;
-failed:
-	out->failed = true;
-	return NULL;
+	at = out->failed ? NULL : buffer_grow(&out->at, &out->room, out->len, bytes, out->most);
+	out->failed = !at;
+	return at;
 }
 
 void memc_put(struct memc_out *out, const void *bytes, size_t len)

@@ -10,10 +10,10 @@
 
 #include "base/base.h"
 
-#define MEMC_KEY_MAX 250       /* bytes of a key, as it stands in a command */
-#define MEMC_LINE_MAX 2048     /* bytes of a line, with its end */
-#define MEMC_GET_MAX (1 * MIB) /* the same of one that begins with "get " or "gets " */
-#define MEMC_FLAGS_MAX 20      /* of a meta command */
+#define MEMC_KEY_MAX 250         /* bytes of a key, as it stands in a command */
+#define MEMC_LINE_MAX (16 * KIB) /* bytes of a line, with its end */
+#define MEMC_GET_MAX (1 * MIB)   /* the same of one that begins with "get " or "gets " */
+#define MEMC_FLAGS_MAX 20        /* of a meta command */
 #define MEMC_VALUE_MAX (INT32_MAX - 2)
 
 /* Bytes within what was parsed, which do not end with a 0. */

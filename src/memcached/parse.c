@@ -501,11 +501,12 @@ static void parse_meta_count(struct memc_parser *p, const struct words *words)
 		meta_faulty(c, "CLIENT_ERROR invalid or duplicate flag");
 		return;
 	}
-	c->mode = mode == 'D' || mode == '-' ? MEMC_DECR : MEMC_INCR;
 	if (mode && !strchr("I+D-", mode))
 		meta_faulty(c, "CLIENT_ERROR invalid mode for ma M token");
 	else if (!opaque_fits(c))
 		meta_faulty(c, "CLIENT_ERROR opaque token too long");
+	else
+		c->mode = mode == 'D' || mode == '-' ? MEMC_DECR : MEMC_INCR;
 }
 
 static void parse_meta_debug(struct memc_parser *p, const struct words *words)

@@ -4,30 +4,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define LEAST 512
 #define HEAD (RESP_INT64 + 3) /* a mark, a number, a line's end */
 
 char *resp_grow(struct resp_out *out, size_t bytes)
 {
-	size_t room = out->room ? out->room : LEAST;
 	char *at;
 
 	if (likely(!out->failed && bytes <= out->room - out->len))
 		return out->at + out->len;
-	if (out->failed || out->len > out->most || bytes > out->most - out->len)
-		goto failed;
-	while (room - out->len < bytes)
-		room = room > out->most / 2 ? out->most : 2 * room;
-	room = MIN(room, out->most);
-	at = realloc(out->at, room);
-	if (!at)
-		goto failed;
-	out->at = at;
-	out->room = room;
-	return at + out->len;
-failed:
-	out->failed = true;
-	return NULL;
+	at = out->failed ? NULL : buffer_grow(&out->at, &out->room, out->len, bytes, out->most);
+	out->failed = !at;
+	return at;
 }
 
 /* A mark and a number end a line at `to`; the place behind it. */

@@ -43,6 +43,18 @@ uint64_t memcached_expires(const struct memcached_client *c, int32_t exptime)
 	return exptime > DAYS_30 ? text_expires_at(now, (int64_t)exptime * 1000) : now + (uint64_t)exptime * TIME_S;
 }
 
+uint64_t memcached_expires_made(const struct memcached_client *c, const struct memc_command *command)
+{
+	int32_t exptime = 0;
+
+	for (unsigned i = 0; i < command->flags; i++)
+		if (memc_letter(&command->flag[i]) == 'T')
+			exptime = command->exptime;
+		else if (memc_letter(&command->flag[i]) == 'N')
+			exptime = command->vivify_exptime;
+	return memcached_expires(c, exptime);
+}
+
 int64_t memcached_ttl(const struct memcached_client *c, uint64_t expires)
 {
 	uint64_t now = memcached_now(c);

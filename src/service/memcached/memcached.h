@@ -85,11 +85,10 @@ struct memcached_thread {
 	struct service_part part;
 	struct memcached_shared *shared;
 	struct store *store;
-	struct kv_thread *kv;                     /* of the same worker: its gate */
-	struct memc_out out;                      /* answers of the stream that is visited */
-	struct text_pins pins;                    /* and values that they have */
-	_Atomic uint64_t count[MEMCACHED_COUNTS]; /* read by others, for figures */
-	struct list node;                         /* in shared->threads */
+	struct kv_thread *kv;  /* of the same worker: its gate */
+	struct memc_out out;   /* answers of the stream that is visited */
+	struct text_pins pins; /* and values that they have */
+	struct list node;      /* in shared->threads */
 	char scratch[STORE_COPY_MAX];
 };
 
@@ -117,9 +116,9 @@ struct memcached_client {
 /* Only its own thread counts; others read. */
 static inline void memcached_add(struct memcached_client *c, enum memcached_counter counter, uint64_t n)
 {
-	_Atomic uint64_t *count = &c->thread->count[counter];
+	uint64_t *count = &c->thread->part.count[counter];
 
-	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
+	__atomic_store_n(count, *count + n, __ATOMIC_RELAXED);
 }
 
 static inline void memcached_count(struct memcached_client *c, enum memcached_counter counter)
@@ -138,6 +137,8 @@ int memcached_say(struct memcached_client *c, const struct memc_command *command
 int memcached_fault(struct memcached_client *c, const struct memc_command *command, const char *text);
 /* What memcached's time means on the store's scale; at the least now: it has expired. */
 uint64_t memcached_expires(const struct memcached_client *c, int32_t exptime);
+/* When an item expires that a meta command makes: of T and N the one that comes last says so. */
+uint64_t memcached_expires_made(const struct memcached_client *c, const struct memc_command *command);
 /* Whole seconds until then, as memcached tells them; -1: it does not expire. */
 int64_t memcached_ttl(const struct memcached_client *c, uint64_t expires);
 /* The answer tells of this version of the key; 0: that it is not there. */

@@ -153,8 +153,7 @@ static int item_find(struct memcached_client *c, const struct memc_command *comm
 			return memcached_is_value(item->meta.type);
 		if (!command->vivify)
 			return 0;
-		/* The time that N has counts from where that stands among the flags. */
-		put.expires = memcached_expires(c, command->vivify_exptime);
+		put.expires = memcached_expires_made(c, command);
 		rc = store_set(store, key->at, key->len, "", 0, &put, now, &item->meta.version);
 		if (rc == -EEXIST)
 			continue;
@@ -190,7 +189,7 @@ static void tell_item_flag(struct memcached_client *c, const struct memc_command
 		}
 		break;
 	case 'R':
-		item->won |= !item->created && item->expires != TIME_NEVER &&
+		item->won |= !item->created && item->expires != TIME_NEVER && command->recache_exptime != 0 &&
 			     item->expires < memcached_expires(c, command->recache_exptime);
 		break;
 	case 's':
@@ -279,7 +278,7 @@ static int item_touch(struct memcached_client *c, const struct memc_command *com
 	uint64_t now = memcached_now(c);
 	int rc;
 
-	if (!command->has_exptime)
+	if (!command->has_exptime || item->created)
 		return 0;
 	if (item->expires > now)
 		rc = store_expire(store, key->at, key->len, item->meta.version, item->expires, now);

@@ -24,7 +24,7 @@ static const struct setting_table memcached_settings = {settings, ARRAY_SIZE(set
 							sizeof(struct memcached_settings)};
 
 static const char *const counters[] = {
-#define MEMCACHED_NAME(ID, name) name,
+#define MEMCACHED_NAME(ID, name) "memcached_" name,
 	MEMCACHED_COUNTERS(MEMCACHED_NAME)
 #undef MEMCACHED_NAME
 		NULL};
@@ -127,14 +127,6 @@ static void memcached_thread_clear(struct service_part *part)
 	free(thread->out.at);
 }
 
-static void memcached_thread_count(const struct service_part *part, uint64_t *count)
-{
-	const struct memcached_thread *thread = container_of(part, struct memcached_thread, part);
-
-	for (unsigned i = 0; i < MEMCACHED_COUNTS; i++)
-		count[i] += atomic_load_explicit(&thread->count[i], memory_order_relaxed);
-}
-
 static int memcached_take(struct service_part *part, struct stream_group *group, struct stream_open *open)
 {
 	struct memcached_thread *thread = container_of(part, struct memcached_thread, part);
@@ -168,7 +160,6 @@ const struct service service_memcached = {
 	.part_size = sizeof(struct memcached_thread),
 	.part_init = memcached_thread_init,
 	.part_clear = memcached_thread_clear,
-	.count = memcached_thread_count,
 	.door = memcached_door,
 	.refusal = memcached_refusal,
 	.stream = memcached_take,

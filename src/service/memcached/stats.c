@@ -21,7 +21,7 @@ static void totals_get(struct memcached_shared *shared, struct totals *t, bool s
 
 		t->threads++;
 		for (unsigned i = 0; i < MEMCACHED_COUNTS; i++)
-			t->count[i] += atomic_load_explicit(&thread->count[i], memory_order_relaxed);
+			t->count[i] += __atomic_load_n(&thread->part.count[i], __ATOMIC_RELAXED);
 	}
 	t->count[MEMCACHED_COUNTS] = atomic_load_explicit(&shared->accepted, memory_order_relaxed);
 	for (unsigned i = 0; i <= MEMCACHED_COUNTS && since_reset; i++)

@@ -243,9 +243,9 @@ int memcached_append(struct memcached_client *c, const struct memc_command *comm
  */
 
 struct number {
-	char text[STORE_COPY_MAX];
-	size_t len;
-	struct store_meta meta; /* of what was read; its version is the new one in the end */
+	char text[STORE_COPY_MAX]; /* of what was read, its beginning */
+	size_t len;                /* of the new number, which has taken its place */
+	struct store_meta meta;    /* of what was read; its version is the new one in the end */
 	bool created;
 };
 
@@ -262,6 +262,30 @@ static size_t write_digits(char text[DIGITS], uint64_t number)
 	return n;
 }
 
+static bool number_read(struct memcached_client *c, const struct memc_word *key, struct number *number)
+{
+	struct store *store = c->thread->store;
+	struct store_meta *meta = &number->meta;
+	uint64_t now = memcached_now(c);
+	struct store_ref ref;
+
+	if (!store_read(store, key->at, key->len, now, number->text, sizeof(number->text), meta))
+		return false;
+	if (meta->len <= sizeof(number->text))
+		return true;
+	if (!store_get(store, key->at, key->len, now, &ref))
+		return false;
+	*meta = (struct store_meta){.len = ref.len,
+				    .version = ref.version,
+				    .expires = ref.expires,
+				    .flags = ref.flags,
+				    .type = ref.type,
+				    .stale = ref.stale};
+	memcpy(number->text, ref.addr, MIN(ref.len, sizeof(number->text)));
+	store_unpin(store, &ref);
+	return true;
+}
+
 /* 0; -ENOENT: it is not there; -EDOM: it is no number; -EEXIST: another version. */
 static int count(struct memcached_client *c, const struct memc_command *command, bool up, struct number *number)
 {
@@ -269,33 +293,45 @@ static int count(struct memcached_client *c, const struct memc_command *command,
 	const struct memc_word *key = &command->key;
 	uint64_t now = memcached_now(c), value;
 	struct store_meta *meta = &number->meta;
+	struct memcached_won *won = &c->thread->shared->won;
+	uint64_t hash = store_hash(store, key->at, key->len);
+	struct store_ref fresh;
 	struct store_put put;
+	bool fits, sent;
 	size_t pad;
 	int rc;
 
-	if (!store_read(store, key->at, key->len, now, number->text, sizeof(number->text), meta))
+	if (!number_read(c, key, number))
 		return -ENOENT;
 	if (!memcached_is_value(meta->type))
 		return -ENOENT;
-	if (!meta->len || meta->len > sizeof(number->text))
+	if (!meta->len)
 		return -EDOM;
 	if (command->has_cas && command->cas && command->cas != meta->version)
 		return -EEXIST;
-	if (!memc_read_number(number->text, meta->len, &value))
+	if (!memc_read_number(number->text, MIN(meta->len, sizeof(number->text)), &value))
 		return -EDOM;
 	value = up ? value + command->delta : value - MIN(command->delta, value);
 	number->len = write_digits(number->text, value);
 	/* A shorter number has blanks behind it, as it takes the place of the longer one. */
 	pad = MAX(number->len, meta->len);
-	memset(number->text + number->len, ' ', pad - number->len);
+	fits = pad == meta->len;
 	put = (struct store_put){.condition = STORE_IF_VERSION,
 				 .version = meta->version,
 				 .keep_expiry = true,
-				 .type = meta->stale ? STORE_STALE : STORE_STRING,
+				 .type = meta->stale && fits ? STORE_STALE : STORE_STRING,
 				 .flags = meta->flags,
 				 .owner = c->owner};
-	rc = store_set(store, key->at, key->len, number->text, pad, &put, now, &meta->version);
+	rc = store_reserve_for(store, key->at, key->len, pad, &put, now, &fresh);
+	if (rc != 0)
+		return rc;
+	memcpy(fresh.addr, number->text, number->len);
+	memset((char *)fresh.addr + number->len, ' ', pad - number->len);
+	sent = fits && memcached_won_sent(won, hash, put.version);
+	rc = store_publish(store, &fresh, &put, now, &meta->version);
 	if (rc == 0) {
+		if (sent)
+			memcached_won_take(won, hash, meta->version);
 		meta->len = pad;
 		c->tells = MAX(c->tells, meta->version);
 	}
@@ -310,7 +346,7 @@ static int count_first(struct memcached_client *c, const struct memc_command *co
 	int rc;
 
 	number->len = write_digits(number->text, command->start);
-	put.expires = memcached_expires(c, command->vivify_exptime);
+	put.expires = memcached_expires_made(c, command);
 	number->meta = (struct store_meta){.len = number->len, .expires = TIME_NEVER};
 	number->created = true;
 	rc = store_set(c->thread->store, key->at, key->len, number->text, number->len, &put, memcached_now(c),
@@ -398,9 +434,10 @@ static int tell_number(struct memcached_client *c, const struct memc_command *co
 		memc_put(c->out, "\r\n", 2);
 	}
 	/* It is another's now, if it is not of that version any more. */
-	rc = command->has_exptime ? store_expire(c->thread->store, command->key.at, command->key.len,
-						 number->meta.version, expires, memcached_now(c))
-				  : 0;
+	rc = command->has_exptime && !number->created
+		     ? store_expire(c->thread->store, command->key.at, command->key.len, number->meta.version, expires,
+				    memcached_now(c))
+		     : 0;
 	if (rc == 1)
 		c->tells = MAX(c->tells, store_removed(c->thread->store, command->key.at, command->key.len));
 	return 0;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The tests that memcached 1.6.18 has for itself, in Perl, against rdmad: those that ../memcached_skip.txt names may fail, each
+# The tests that memcached 1.6.18 has for itself, in Perl, against rdmad: those that skip.txt names may fail, each
 # with a reason. UNITS="cas touch" asks for some files.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../../lib.sh"
@@ -34,7 +34,7 @@ for unit in "${units[@]}"; do
 	while read -r name; do
 		failed=$((failed + 1))
 		name=$(sed 's/^not ok [0-9]* - //; s/^not ok //' <<<"$name")
-		if grep -qF "$unit: $name # " "$srcdir/tests/service/memcached_skip.txt"; then
+		if grep -qF "$unit: $name # " "$srcdir/tests/service/memcached/skip.txt"; then
 			excused=$((excused + 1))
 		else
 			fail "$unit: $name"

@@ -1,0 +1,69 @@
+"""memcached_clients.py PORT SOCKET pymemcache|pylibmc: what programs do by Debian's modules for memcached. 77: there is no such module."""
+import socket
+import sys
+
+PORT, PATH, WHICH = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+
+
+def check(what, got, want):
+    if got != want:
+        sys.exit(f"{WHICH}: {what}: {got!r}, not {want!r}"[:500])
+
+
+def pymemcache(where):
+    try:
+        from pymemcache.client.base import Client
+        from pymemcache import serde
+    except ImportError as error:
+        print(f"pymemcache is missing: {error}")
+        sys.exit(77)
+    c = Client(where, serde=serde.pickle_serde, timeout=60, default_noreply=False)
+    c.flush_all()
+    check("set", c.set("key", {"a": [1, 2]}), True)
+    check("get", c.get("key"), {"a": [1, 2]})  # which client flags tell
+    check("set_many", c.set_many({f"k{i}": i for i in range(100)}), [])
+    check("get_many", c.get_many([f"k{i}" for i in range(0, 200, 2)]), {f"k{i}": i for i in range(0, 100, 2)})
+    value, cas = c.gets("key")
+    check("cas", c.cas("key", "new", cas), True)
+    check("cas behind it", c.cas("key", "newer", cas), False)
+    check("cas of nothing", c.cas("none", "x", cas), None)
+    check("add", (c.add("key", 1), c.add("fresh", 1), c.replace("none", 1)), (False, True, False))
+    long = b"x" * 1000000
+    check("a long value", (c.set("long", long), c.get("long") == long), (True, True))
+    check("incr", (c.set("n", "10"), c.incr("n", 5), c.decr("n", 20), c.incr("none", 1)), (True, 15, 0, None))
+    check("append", (c.set("s", b"b"), c.append("s", b"c"), c.prepend("s", b"a"), c.get("s")), (True, True, True, b"abc"))
+    check("touch", (c.touch("s", 100), c.touch("none", 1)), (True, False))
+    check("delete", (c.delete("s"), c.delete("s"), c.get("s")), (True, False, None))
+    check("version", c.version(), b"1.6.18")
+    check("stats", c.stats()[b"version"], b"1.6.18")
+    c.set("quiet", b"1", noreply=True)
+    c.delete("key", noreply=True)
+    check("noreply", (c.get("quiet"), c.get("key")), (b"1", None))
+    c.quit()
+
+
+def pylibmc():
+    try:
+        import pylibmc as module
+    except ImportError as error:
+        print(f"pylibmc is missing: {error}")
+        sys.exit(77)
+    for where in (f"127.0.0.1:{PORT}", PATH):
+        c = module.Client([where], binary=False, behaviors={"cas": True, "tcp_nodelay": where != PATH})
+        c.flush_all()
+        check("set", c.set("key", [1, "a"]), True)
+        check("get", c.get("key"), [1, "a"])
+        check("set_multi", c.set_multi({f"k{i}": i for i in range(100)}), [])
+        check("get_multi", len(c.get_multi([f"k{i}" for i in range(200)])), 100)
+        value, cas = c.gets("key")
+        check("cas", (c.cas("key", "new", cas), c.cas("key", "newer", cas)), (True, False))
+        check("incr", (c.set("n", 10), c.incr("n"), c.decr("n", 3)), (True, 11, 8))
+        check("long", (c.set("long", "x" * 900000), len(c.get("long"))), (True, 900000))
+        check("delete", (c.delete("key"), c.get("key")), (True, None))
+
+
+if WHICH == "pymemcache":
+    pymemcache(("127.0.0.1", PORT))
+    pymemcache(PATH)
+else:
+    pylibmc()
