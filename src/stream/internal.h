@@ -23,6 +23,7 @@ struct stream {
 	struct list timed; /* in group->timed, while it is to be visited at `until` */
 	struct list quiet; /* in group->quiet, until it has said something */
 	uint64_t opened, active, until;
+	char peer[128]; /* its address, which the kernel forgets when the connection is reset */
 	struct quota_share *share;
 	struct auth_admission admission;
 

@@ -300,6 +300,26 @@ static void set_options(int fd, int family, uint64_t keepalive)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }
 
+static void name_of(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), char *out, size_t size)
+{
+	struct sockaddr_storage sa = {.ss_family = AF_UNSPEC};
+	socklen_t len = sizeof(sa);
+
+	snprintf(out, size, "?"); /* it was reset before it was asked */
+	if (ask(fd, (struct sockaddr *)&sa, &len) == 0)
+		address_format_socket((const struct sockaddr *)&sa, out, size);
+}
+
+static int ask_peer(int fd, struct sockaddr *sa, socklen_t *len)
+{
+	return getpeername(fd, sa, len);
+}
+
+static int ask_local(int fd, struct sockaddr *sa, socklen_t *len)
+{
+	return getsockname(fd, sa, len);
+}
+
 int stream_open(struct stream_group *group, const struct stream_open *open, uint64_t now, struct stream **out)
 {
 	struct stream *s = calloc(1, sizeof(*s));
@@ -328,6 +348,7 @@ int stream_open(struct stream_group *group, const struct stream_open *open, uint
 		s->admission = *open->admission;
 		*open->admission = (struct auth_admission){0};
 	}
+	name_of(s->fd, ask_peer, s->peer, sizeof(s->peer));
 	list_init(&s->ready);
 	list_init(&s->timed);
 	set_options(open->fd, family, group->attr.keepalive);
@@ -355,9 +376,15 @@ void stream_close(struct stream *s, int error, const char *format, ...)
 	stream_make_ready(s);
 }
 
+/* Whether its owner will be handed what is here already. A part of a command waits for its client alone. */
+static bool has_work(const struct stream *s)
+{
+	return s->in.len && (s->again || list_linked(&s->ready) || list_linked(&s->timed));
+}
+
 void stream_drain(struct stream *s)
 {
-	if (!s->closing && !s->out.waiting && !s->in.len && (!s->ops->quiet || s->ops->quiet(s)))
+	if (!s->closing && !s->out.waiting && !has_work(s) && (!s->ops->quiet || s->ops->quiet(s)))
 		stream_close(s, 0, "the server is shutting down");
 }
 
@@ -419,26 +446,6 @@ size_t stream_waiting(const struct stream *s)
 	return s->out.waiting;
 }
 
-static void name_of(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), char *out, size_t size)
-{
-	struct sockaddr_storage sa = {.ss_family = AF_UNSPEC};
-	socklen_t len = sizeof(sa);
-
-	*out = '\0';
-	if (ask(fd, (struct sockaddr *)&sa, &len) == 0)
-		address_format_socket((const struct sockaddr *)&sa, out, size);
-}
-
-static int ask_peer(int fd, struct sockaddr *sa, socklen_t *len)
-{
-	return getpeername(fd, sa, len);
-}
-
-static int ask_local(int fd, struct sockaddr *sa, socklen_t *len)
-{
-	return getsockname(fd, sa, len);
-}
-
 void stream_get_info(const struct stream *s, struct stream_info *out)
 {
 	int family = AF_UNIX;
@@ -454,6 +461,6 @@ void stream_get_info(const struct stream *s, struct stream_info *out)
 				    .waiting_bytes = s->out.waiting,
 				    .unused_bytes = s->in.len,
 				    .fd = s->fd};
-	name_of(s->fd, ask_peer, out->peer, sizeof(out->peer));
+	memcpy(out->peer, s->peer, sizeof(out->peer));
 	name_of(s->fd, ask_local, out->local, sizeof(out->local));
 }

@@ -784,7 +784,7 @@ static bool client_quiet(const struct stream *stream)
 {
 	const struct resp_client *c = stream_context(stream);
 
-	return !resp_multi_open(c) && !c->head.len;
+	return !c->pending; /* a part of a command, or MULTI without EXEC, is no work in hand */
 }
 
 static void client_closed(struct stream *stream, int error, const char *reason)
