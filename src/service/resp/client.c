@@ -445,6 +445,8 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	}
 	if (rc != 0)
 		return rc;
+	if (unlikely(c->out->len > len && c->out->at[len] == '-'))
+		resp_count_error(c->thread->shared, c->out->at + len + 1, c->out->len - len - 1);
 	client_mute(c, len, pins);
 	if (c->step) /* of a command that was refused when it came again */
 		c->step_end(c);
@@ -672,6 +674,7 @@ static ssize_t client_take(struct resp_client *c, const char *at, size_t len, bo
 	}
 	if (result == RESP_BAD) {
 		resp_error(c->out, "%s", c->parser.error);
+		resp_count_error(c->thread->shared, c->parser.error, strlen(c->parser.error));
 		return -EPROTO;
 	}
 	if (result != RESP_COMMAND)

@@ -60,8 +60,19 @@ enum resp_base {
 	RESP_BASE_MISSES,
 	RESP_BASE_EXPIRED,
 	RESP_BASE_EVICTED,
-	RESP_BASE_ERRORS,
 	RESP_BASES
+};
+
+/* Errors by the word they begin with, as in "ERR". The table only grows; what is beyond it is an ERR. */
+#define RESP_ERROR_CLASSES 64u
+#define RESP_ERROR_NAME 32u /* of Redis: longer words are an ERR, too */
+struct resp_errors {
+	pthread_mutex_t lock;  /* of growing */
+	_Atomic unsigned used; /* the first is ERR */
+	struct {
+		char name[RESP_ERROR_NAME];
+		_Atomic uint64_t count;
+	} of[RESP_ERROR_CLASSES];
 };
 
 /* What INFO tells of one command. */
@@ -89,6 +100,7 @@ struct resp_shared {
 	uint64_t peak;                /* most memory that was seen in use */
 	uint64_t base[RESP_BASES];    /* what counters were at the last CONFIG RESETSTAT */
 	struct resp_calls base_calls[RESP_IDS];
+	struct resp_errors errors;    /* has a lock of its own */
 	struct resp_scripts *scripts; /* that are known; NULL: off */
 	struct resp_pubsub *pubsub;   /* has a lock of its own */
 };
@@ -434,6 +446,8 @@ void resp_scripts_count(const struct resp_shared *shared, uint64_t *count, uint6
 /*
  * info.c
  */
+/* Count an error reply, of which `at` is behind the '-'. Any thread. */
+void resp_count_error(struct resp_shared *shared, const char *at, size_t len);
 /* The service's clock: figures of a second. */
 uint64_t resp_sample(void *shared, uint64_t now);
 extern _Atomic uint64_t resp_refused; /* connections, of this process */
