@@ -288,7 +288,7 @@ def figures():
     check("commands", int(stats["total_commands_processed"]), lambda n: 9 <= n <= 12)
     check("errors", stats["total_error_replies"], "1")
     check("bytes", int(stats["total_net_input_bytes"]) > 100 and int(stats["total_net_output_bytes"]) > 50, True)
-    check("cmdstat", c.ask("info", "commandstats"), re.compile(r".*cmdstat_get:calls=[0-9]+,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0.*"))
+    check("cmdstat", c.ask("info", "commandstats"), re.compile(r".*cmdstat_get:calls=[0-9]+,usec=[0-9]+,usec_per_call=(?!0\.00)[0-9]+\.[0-9][0-9],rejected_calls=0,failed_calls=0.*"))
     c.ask("config", "resetstat")
     c.ask("multi")
     for words in (("set", "a", "x"), ("incr", "a"), ("expire", "a", "0")):

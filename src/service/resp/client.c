@@ -378,6 +378,9 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 	unsigned pins = c->thread->pins;
 	int rc = -ESTALE;
 
+	if (c->thread->timed.id != command->id)
+		resp_time(c->thread, command->id);
+
 	if ((command->id == RESP_CMD_GET && fast_get(c, &argv[1])) ||
 	    (command->id == RESP_CMD_SET && argc == 3 && fast_set(c, argv))) {
 		resp_count(&c->thread->calls[command->id]);
@@ -715,6 +718,8 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	}
 	if (commands > 1)
 		stream_charge(stream, commands - 1);
+	if (c->thread->timed.id != RESP_IDS)
+		resp_time(c->thread, RESP_IDS);
 	resp_seen_commands(c); /* before its client hears of them */
 	client_write(c);
 	resp_seen_visit(c, len - used);

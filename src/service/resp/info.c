@@ -104,6 +104,17 @@ void resp_errors_reset(struct resp_shared *shared)
  * Numbers of all threads
  */
 
+void resp_time(struct resp_thread *thread, unsigned id)
+{
+	struct resp_timed *timed = &thread->timed;
+	uint64_t now = time_now();
+
+	if (timed->id != RESP_IDS)
+		atomic_store_explicit(&thread->ns[timed->id], GET(thread->ns[timed->id]) + now - timed->since,
+				      memory_order_relaxed);
+	*timed = (struct resp_timed){.since = now, .id = id};
+}
+
 static void add_thread(const struct resp_thread *thread, struct resp_totals *out)
 {
 	for (unsigned id = 0; id < RESP_IDS; id++)
@@ -478,11 +489,11 @@ struct resp_calls resp_calls_of(const struct resp_shared *shared, unsigned id)
 		sum.calls += GET(thread->calls[id]);
 		sum.failed += GET(thread->failed[id]);
 		sum.rejected += GET(thread->rejected[id]);
+		sum.ns += GET(thread->ns[id]);
 	}
 	return sum;
 }
 
-/* Times are not measured. */
 static void put_commands(struct info *info)
 {
 	for (unsigned id = 0; id < RESP_IDS; id++) {
@@ -495,11 +506,14 @@ static void put_commands(struct info *info)
 		sum.calls -= base.calls;
 		sum.failed -= base.failed;
 		sum.rejected -= base.rejected;
+		sum.ns -= base.ns;
 		if (sum.calls || sum.failed || sum.rejected)
 			resp_print(info->text,
-				   "cmdstat_%s:calls=%llu,usec=0,usec_per_call=0.00,rejected_calls=%llu,"
+				   "cmdstat_%s:calls=%llu,usec=%llu,usec_per_call=%.2f,rejected_calls=%llu,"
 				   "failed_calls=%llu\r\n",
 				   resp_commands[id].name, (unsigned long long)sum.calls,
+				   (unsigned long long)(sum.ns / TIME_US),
+				   sum.calls ? (double)sum.ns / TIME_US / (double)sum.calls : 0.0,
 				   (unsigned long long)sum.rejected, (unsigned long long)sum.failed);
 	}
 }

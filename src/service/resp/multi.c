@@ -258,6 +258,7 @@ static int exec_one(struct resp_client *c, struct kept *kept)
 
 	kept->failed = false;
 	kept->rejected = !resp_may(c, kept->command, kept->argv, kept->argc);
+	resp_time(c->thread, kept->command->id);
 	rc = kept->rejected ? 0 : resp_carry_out(c, kept->command, kept->argv, kept->argc);
 	kept->failed = c->out->len > len && c->out->at[len] == '-';
 	if (kept->failed) {
@@ -309,6 +310,7 @@ int resp_do_exec(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	resp_array(c->out, m->count);
 	for (unsigned i = 0; i < m->count && rc == 0; i++)
 		rc = exec_one(c, m->kept[i]);
+	resp_time(c->thread, RESP_CMD_EXEC);
 	if (rc == 0)
 		rc = resp_view_commit(c);
 	if (rc == -EAGAIN || rc == -ESTALE)

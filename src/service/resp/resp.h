@@ -78,6 +78,7 @@ struct resp_errors {
 /* What INFO tells of one command. */
 struct resp_calls {
 	uint64_t calls, failed, rejected;
+	uint64_t ns; /* that they took */
 };
 
 struct resp_sample {
@@ -130,6 +131,12 @@ struct resp_pinned {
 	struct store_ref ref;
 };
 
+/* Commands of one kind, one behind the other in a visit, share two looks at the clock. */
+struct resp_timed {
+	uint64_t since; /* time_now() */
+	unsigned id;    /* RESP_IDS: none */
+};
+
 struct resp_thread {
 	struct service_part part;
 	struct resp_shared *shared;
@@ -143,6 +150,8 @@ struct resp_thread {
 	struct resp_script *script;                        /* what runs scripts; NULL: none ran yet */
 	struct resp_published *published, *published_last; /* by the command under way */
 	_Atomic uint64_t calls[RESP_IDS], failed[RESP_IDS], rejected[RESP_IDS]; /* read by others, for figures */
+	_Atomic uint64_t ns[RESP_IDS];
+	struct resp_timed timed;
 	struct resp_figures figures;
 	struct resp_mailbox mailbox;
 	struct resp_note kill; /* CLIENT KILL has marked clients of it */
@@ -448,6 +457,8 @@ void resp_scripts_count(const struct resp_shared *shared, uint64_t *count, uint6
  */
 /* Count an error reply, of which `at` is behind the '-'. Any thread. */
 void resp_count_error(struct resp_shared *shared, const char *at, size_t len);
+/* What the thread does from now on is a command's; RESP_IDS: of none. Until then it was the last one's. */
+void resp_time(struct resp_thread *thread, unsigned id);
 /* The service's clock: figures of a second. */
 uint64_t resp_sample(void *shared, uint64_t now);
 extern _Atomic uint64_t resp_refused; /* connections, of this process */
