@@ -74,6 +74,23 @@ test_node() {
 	works node "$dir/node/with_glide.mjs"
 }
 
+# Its adapter for servers of this protocol, of which there is no package. As its server, this one has keys.
+test_lmcache() {
+	local password
+	umask 077
+	"$rdmactl" --quiet key new lmcache --into "$dir/keys" >/dev/null || give_up "no key"
+	echo 'lmcache kv resp read= write=' >"$dir/clients"
+	configure 'workers = 2;' 'services = ["kv", "resp"];' 'kv = { memory = "512M"; eviction = "s3-fifo"; };' 'resp = { listen = ["127.0.0.1:0"]; };' \
+		"auth = { keys = \"$dir/keys\"; clients = \"$dir/clients\"; };"
+	start_daemon
+	address=(127.0.0.1 "$(resp_port)")
+	password=$("$rdmactl" key resp "$dir/keys" lmcache)
+	timeout 120 python3 "$programs/as_lmcache.py" "${address[@]}" lmcache "$password" >"$dir/out" 2>"$dir/err" || fail "as LMCache's adapter"
+	stop_daemon
+}
+
+resp_port() { sed -n 's/.*listening on tcp [0-9.]*:\([0-9]*\) for resp.*/\1/p' "$dir/log"; }
+
 need python3 redis-cli
 if [[ ${ADDRESS-} ]]; then
 	read -ra address <<<"$ADDRESS"
@@ -82,12 +99,15 @@ else
 	configure 'workers = 2;' 'services = ["kv", "resp"];' 'resp = { listen = ["127.0.0.1:0"]; scripts = true; };'
 	"$rdmad" -c "$dir/rdmad.conf" -T >"$dir/out" 2>&1 || { echo "$test_name: this rdmad was built without Lua"; exit 77; }
 	start_daemon
-	address=(127.0.0.1 "$(sed -n 's/.*listening on tcp [0-9.]*:\([0-9]*\) for resp.*/\1/p' "$dir/log")")
+	address=(127.0.0.1 "$(resp_port)")
 fi
 test_python
 test_php
 test_exporter
 test_node
-[[ ! $daemon ]] || stop_daemon
+if [[ $daemon ]]; then
+	stop_daemon
+	test_lmcache
+fi
 [[ $failures != 0 || ! $skipped ]] || { echo "$skipped"; exit 77; }
 conclude
