@@ -78,14 +78,14 @@ test_node() {
 test_lmcache() {
 	local password
 	umask 077
-	"$rdmactl" --quiet key new lmcache --into "$dir/keys" >/dev/null || give_up "no key"
-	echo 'lmcache kv resp read= write=' >"$dir/clients"
+	"$rdmactl" --quiet key new default --into "$dir/keys" >/dev/null || give_up "no key"
+	echo 'default kv resp read= write=' >"$dir/clients"
 	configure 'workers = 2;' 'services = ["kv", "resp"];' 'kv = { memory = "512M"; eviction = "s3-fifo"; };' 'resp = { listen = ["127.0.0.1:0"]; };' \
 		"auth = { keys = \"$dir/keys\"; clients = \"$dir/clients\"; };"
 	start_daemon
 	address=(127.0.0.1 "$(resp_port)")
-	password=$("$rdmactl" key resp "$dir/keys" lmcache)
-	timeout 120 python3 "$programs/as_lmcache.py" "${address[@]}" lmcache "$password" >"$dir/out" 2>"$dir/err" || fail "as LMCache's adapter"
+	password=$("$rdmactl" key resp "$dir/keys" default)
+	timeout 120 python3 "$programs/as_lmcache.py" "${address[@]}" "$password" >"$dir/out" 2>"$dir/err" || fail "as LMCache's adapter"
 	stop_daemon
 }
 

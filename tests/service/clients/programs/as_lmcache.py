@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
-"""as_lmcache.py HOST PORT USER PASSWORD: what LMCache's RESP adapter sends, and how it reads the answers, to the byte: 8 connections, a request in
+"""as_lmcache.py HOST PORT PASSWORD: of the user "default", whom half of the connections name: what LMCache's RESP adapter sends, and how it reads the answers, to the byte: 8 connections, a request in
 flight on each, values of up to 32 MiB. Any other answer than those here ends it there."""
 import hashlib
 import socket
 import sys
 import threading
 
-HOST, PORT, USER, PASSWORD = sys.argv[1], int(sys.argv[2]), sys.argv[3].encode(), sys.argv[4].encode()
+HOST, PORT, PASSWORD = sys.argv[1], int(sys.argv[2]), sys.argv[3].encode()
 CONNECTIONS = 8
 KIB, MIB = 1 << 10, 1 << 20
 failures = []
 
 
 class Connection:
-    def __init__(self):
+    def __init__(self, names_user):
         self.socket = socket.create_connection((HOST, PORT))
         self.socket.settimeout(100)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.sendall(b"*3\r\n$4\r\nAUTH\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n" % (len(USER), USER, len(PASSWORD), PASSWORD))
+        begin = b"*3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n" if names_user else b"*2\r\n$4\r\nAUTH\r\n"
+        self.socket.sendall(begin + b"$%d\r\n%s\r\n" % (len(PASSWORD), PASSWORD))
         self.answers(b"+OK\r\n")
 
     def exactly(self, n):
@@ -82,7 +83,7 @@ def value_of(number, n):
 
 def worker(number):
     try:
-        c = Connection()
+        c = Connection(number % 2 == 0)
         for n in (0, 1, 16 * KIB - 1, 16 * KIB, 255 * KIB, MIB, 3 * MIB + 1):
             key, value = key_of(f"{number} {n}"), value_of(number, n)
             if c.one(b"EXISTS", key) or c.get(key, n) is not None or c.one(b"DEL", key):
