@@ -300,26 +300,6 @@ static void set_options(int fd, int family, uint64_t keepalive)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }
 
-static void name_of(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), char *out, size_t size)
-{
-	struct sockaddr_storage sa = {.ss_family = AF_UNSPEC};
-	socklen_t len = sizeof(sa);
-
-	snprintf(out, size, "?"); /* it was reset before it was asked */
-	if (ask(fd, (struct sockaddr *)&sa, &len) == 0)
-		address_format_socket((const struct sockaddr *)&sa, out, size);
-}
-
-static int ask_peer(int fd, struct sockaddr *sa, socklen_t *len)
-{
-	return getpeername(fd, sa, len);
-}
-
-static int ask_local(int fd, struct sockaddr *sa, socklen_t *len)
-{
-	return getsockname(fd, sa, len);
-}
-
 int stream_open(struct stream_group *group, const struct stream_open *open, uint64_t now, struct stream **out)
 {
 	struct stream *s = calloc(1, sizeof(*s));
@@ -343,12 +323,14 @@ int stream_open(struct stream_group *group, const struct stream_open *open, uint
 			     .active = now,
 			     .share = open->share,
 			     .writable = true};
+	len = sizeof(s->from);
+	if (family != AF_UNIX)
+		getpeername(open->fd, (struct sockaddr *)&s->from, &len);
 	s->plain = family != AF_UNIX || local_refuse_passing(open->fd);
 	if (open->admission) {
 		s->admission = *open->admission;
 		*open->admission = (struct auth_admission){0};
 	}
-	name_of(s->fd, ask_peer, s->peer, sizeof(s->peer));
 	list_init(&s->ready);
 	list_init(&s->timed);
 	set_options(open->fd, family, group->attr.keepalive);
@@ -446,6 +428,26 @@ size_t stream_waiting(const struct stream *s)
 	return s->out.waiting;
 }
 
+static void name_of(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), char *out, size_t size)
+{
+	struct sockaddr_storage sa = {.ss_family = AF_UNSPEC};
+	socklen_t len = sizeof(sa);
+
+	*out = '\0';
+	if (ask(fd, (struct sockaddr *)&sa, &len) == 0)
+		address_format_socket((const struct sockaddr *)&sa, out, size);
+}
+
+static int ask_peer(int fd, struct sockaddr *sa, socklen_t *len)
+{
+	return getpeername(fd, sa, len);
+}
+
+static int ask_local(int fd, struct sockaddr *sa, socklen_t *len)
+{
+	return getsockname(fd, sa, len);
+}
+
 void stream_get_info(const struct stream *s, struct stream_info *out)
 {
 	int family = AF_UNIX;
@@ -461,6 +463,9 @@ void stream_get_info(const struct stream *s, struct stream_info *out)
 				    .waiting_bytes = s->out.waiting,
 				    .unused_bytes = s->in.len,
 				    .fd = s->fd};
-	memcpy(out->peer, s->peer, sizeof(out->peer));
+	if (s->from.sin6_family != AF_UNSPEC)
+		address_format_socket((const struct sockaddr *)&s->from, out->peer, sizeof(out->peer));
+	else
+		name_of(s->fd, ask_peer, out->peer, sizeof(out->peer));
 	name_of(s->fd, ask_local, out->local, sizeof(out->local));
 }

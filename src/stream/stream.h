@@ -72,8 +72,8 @@ struct stream_stats {
 
 struct stream_info {
 	uint64_t id;
-	const char *transport;      /* "tcp", "unix" */
-	char peer[128], local[128]; /* "?": it was reset before it was asked */
+	const char *transport; /* "tcp", "unix" */
+	char peer[128], local[128];
 	uint64_t bytes_in, bytes_out;
 	uint64_t opened, active; /* time_now() scale: accepted, last said something */
 	uint64_t waiting_bytes;  /* to leave */
