@@ -324,6 +324,9 @@ int stream_open(struct stream_group *group, const struct stream_open *open, uint
 			     .active = now,
 			     .share = open->share,
 			     .writable = true};
+	len = sizeof(s->from);
+	if (family != AF_UNIX)
+		getpeername(open->fd, (struct sockaddr *)&s->from, &len);
 	s->plain = family != AF_UNIX || local_refuse_passing(open->fd);
 	if (open->admission) {
 		s->admission = *open->admission;
@@ -356,9 +359,15 @@ void stream_close(struct stream *s, int error, const char *format, ...)
 	stream_make_ready(s);
 }
 
+/* Whether its owner will be handed what is here already. A part of a command waits for its client alone. */
+static bool has_work(const struct stream *s)
+{
+	return s->in.len && (s->again || list_linked(&s->ready) || list_linked(&s->timed));
+}
+
 void stream_drain(struct stream *s)
 {
-	if (!s->closing && !s->out.waiting && !s->in.len && (!s->ops->quiet || s->ops->quiet(s)))
+	if (!s->closing && !s->out.waiting && !has_work(s) && (!s->ops->quiet || s->ops->quiet(s)))
 		stream_close(s, 0, "the server is shutting down");
 }
 
@@ -456,6 +465,9 @@ void stream_get_info(const struct stream *s, struct stream_info *out)
 				    .waiting_bytes = s->out.waiting,
 				    .unused_bytes = s->in.len,
 				    .fd = s->fd};
-	name_of(s->fd, ask_peer, out->peer, sizeof(out->peer));
+	if (s->from.sin6_family != AF_UNSPEC)
+		address_format_socket((const struct sockaddr *)&s->from, out->peer, sizeof(out->peer));
+	else
+		name_of(s->fd, ask_peer, out->peer, sizeof(out->peer));
 	name_of(s->fd, ask_local, out->local, sizeof(out->local));
 }

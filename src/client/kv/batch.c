@@ -243,11 +243,14 @@ int64_t kv_mexists(void *kv_handle, struct kv_item *items, size_t count, bool st
 }
 
 /*
- * Sets with one callback for all
+ * Many with one callback for all
  */
 struct many {
 	struct kv_item *items;
-	size_t left;
+	struct kv_place *places;              /* of kv_submit_mget_into, in place of items */
+	const struct kv_put_options *options; /* of kv_submit_mset */
+	bool exists;                          /* of kv_submit_mexists */
+	size_t left, count;
 	struct kv_result result;
 	kv_result_callback done;
 	void *arg;
@@ -256,19 +259,33 @@ struct many {
 	} one[];
 };
 
+static int *many_status(const struct many *many, size_t i)
+{
+	return many->places ? &many->places[i].status : &many->items[i].status;
+}
+
 static void one_done(void *arg, const struct kv_result *result)
 {
 	struct one *one = arg;
 	struct many *many = one->many;
+	size_t i = (size_t)(one - many->one), first = 0;
+	int status = result->status;
 
-	many->items[one - many->one].status = result->status;
-	if (result->status != 0) {
+	*many_status(many, i) = status;
+	if (many->places && (status == 0 || status == -EMSGSIZE))
+		many->places[i].value_len = result->value_len;
+	if (status != 0 && !(status == -ENOENT && (many->places || many->exists))) {
 		many->result.number++;
 		if (many->result.status == 0)
-			many->result.status = result->status;
+			many->result.status = status;
 	}
 	if (--many->left)
 		return;
+	if (many->exists) {
+		while (first < many->count && many->items[first].status == 0)
+			first++;
+		many->result.number = (int64_t)first;
+	}
 	many->done(many->arg, &many->result);
 	free(many);
 }
@@ -280,41 +297,76 @@ const void *request_arg(const struct request *r)
 	return r->result ? r->result_arg : r->arg;
 }
 
-/* Submits as many as the handle takes. */
-static int64_t many_submit(struct kv *kv, struct many *many, size_t count, const struct kv_put_options *options)
+static int one_submit(struct kv *kv, struct many *many, size_t i)
 {
-	size_t n = 0;
+	const struct kv_item *item = many->items ? &many->items[i] : NULL;
+	const struct kv_place *place = many->places ? &many->places[i] : NULL;
+	struct ask ask = {.op = WIRE_OP_EXISTS};
+
+	if (place && !(place->buffer && place->size)) {
+		log_error("kv", "item %zu has no buffer", i);
+		return -EINVAL;
+	}
+	if (place) {
+		ask = (struct ask){.op = WIRE_OP_GET_INTO, .into = place->buffer, .into_size = place->size};
+		ask.key = place->key;
+		ask.key_len = place->key_len;
+	} else if (many->exists) {
+		ask.key = item->key;
+		ask.key_len = item->key_len;
+	} else {
+		return kv_submit_put(kv, item->key, item->key_len, item->value, item->value_len, many->options,
+				     one_done, &many->one[i]);
+	}
+	return kv_submit_result(kv, kv_begin(kv), &ask, one_done, &many->one[i]);
+}
+
+/* Submits as many as the handle takes, with `call` in place of what the caller gave. */
+static int64_t many_submit(struct kv *kv, const struct many *call, size_t count)
+{
+	struct many *many = malloc(sizeof(*many) + count * sizeof(many->one[0]));
 	int rc = 0;
 
-	for (; n < count; n++) {
-		const struct kv_item *item = &many->items[n];
-
-		many->one[n].many = many;
-		rc = kv_submit_put(kv, item->key, item->key_len, item->value, item->value_len, options, one_done,
-				   &many->one[n]);
-		if (rc != 0)
-			break;
-		many->left++;
+	if (!many) {
+		log_error("kv", "no memory for %zu items", count);
+		return -ENOMEM;
 	}
-	return n ? (int64_t)n : rc;
+	*many = *call;
+	while (rc == 0 && many->count < count) {
+		many->one[many->count].many = many;
+		rc = one_submit(kv, many, many->count);
+		many->count += rc == 0;
+	}
+	many->left = many->count;
+	if (many->count)
+		return (int64_t)many->count;
+	free(many);
+	return rc;
 }
 
 int64_t kv_submit_mset(void *kv_handle, struct kv_item *items, size_t count, const struct kv_put_options *options,
 		       kv_result_callback done, void *arg)
 {
-	int64_t n = kv_begin_given(kv_handle, items && count && done, "kv_submit_mset needs items and a callback");
-	struct many *many;
+	int rc = kv_begin_given(kv_handle, items && count && done, "kv_submit_mset needs items and a callback");
 
-	if (n != 0)
-		return n;
-	many = malloc(sizeof(*many) + count * sizeof(many->one[0]));
-	if (!many) {
-		log_error("kv", "no memory for %zu items", count);
-		return -ENOMEM;
-	}
-	*many = (struct many){.items = items, .done = done, .arg = arg};
-	n = many_submit(kv_handle, many, count, options);
-	if (n <= 0)
-		free(many);
-	return n;
+	return rc != 0 ? rc
+		       : many_submit(kv_handle,
+				     &(struct many){.items = items, .options = options, .done = done, .arg = arg},
+				     count);
+}
+
+int64_t kv_submit_mget_into(void *kv_handle, struct kv_place *places, size_t count, kv_result_callback done, void *arg)
+{
+	int rc = kv_begin_given(kv_handle, places && count && done, "kv_submit_mget_into needs places and a callback");
+
+	return rc != 0 ? rc : many_submit(kv_handle, &(struct many){.places = places, .done = done, .arg = arg}, count);
+}
+
+int64_t kv_submit_mexists(void *kv_handle, struct kv_item *items, size_t count, kv_result_callback done, void *arg)
+{
+	int rc = kv_begin_given(kv_handle, items && count && done, "kv_submit_mexists needs items and a callback");
+
+	return rc != 0 ? rc
+		       : many_submit(kv_handle,
+				     &(struct many){.items = items, .exists = true, .done = done, .arg = arg}, count);
 }

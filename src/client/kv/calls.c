@@ -11,6 +11,18 @@ _Static_assert((int)KV_ALWAYS == WIRE_ALWAYS && (int)KV_IF_ABSENT == WIRE_IF_ABS
 /*
  * Submit, send, wait
  */
+void *kv_keep_value(struct kv *kv, const void *value, size_t value_len)
+{
+	char *kept;
+
+	if (!kv->lent || value != landing_data(kv->lent))
+		return value_copy(value, value_len);
+	kept = landing_data(kv->lent);
+	kept[value_len] = '\0';
+	kv->lent = NULL;
+	return kept;
+}
+
 static void call_done(void *arg, int status, const void *value, size_t value_len)
 {
 	struct kv_call *call = arg;
@@ -19,17 +31,9 @@ static void call_done(void *arg, int status, const void *value, size_t value_len
 	call->value_len = value_len;
 	if (status != 0 || !call->want_value)
 		return;
-	if (call->kv->lent && value == landing_data(call->kv->lent)) { /* it stays where it landed */
-		call->value = landing_data(call->kv->lent);
-		call->value[value_len] = '\0';
-		call->kv->lent = NULL;
-	} else {
-		call->value = value_copy(value, value_len);
-		if (!call->value) {
-			call->b.status = -ENOMEM;
-			return;
-		}
-	}
+	call->value = kv_keep_value(call->kv, value, value_len);
+	if (!call->value)
+		call->b.status = -ENOMEM;
 }
 
 static void call_result(void *arg, const struct kv_result *result)

@@ -11,6 +11,7 @@
  *   calls.c       the calls about one key, and how one waits
  *   walk.c        the calls about all keys
  *   batch.c       many keys in one call
+ *   queue.c       requests and completions by the array
  *   part.c        parts of values, and values that are read and changed in one step
  *   pieces.c      values in several pieces of the caller's memory
  *
@@ -159,6 +160,7 @@ struct kv {
 	struct retry *retry, **retry_tail;
 	struct deferred deferred;
 	uint32_t finished, *finished_tail; /* slots that the progress thread left to the caller */
+	struct kv_queue *queue;            /* of kv_submit(); NULL: it was not called yet */
 };
 
 /* One request as the caller wants it. Its body is head, key, value. */
@@ -386,6 +388,9 @@ struct kv_call {
 	struct kv_result result; /* without the value */
 };
 
+/* The value of a callback, kept: where it landed, or a copy. Given back with value_release. NULL: no memory. Inside. */
+void *kv_keep_value(struct kv *kv, const void *value, size_t value_len);
+
 /* Submit, send, wait. -EDEADLK from inside a callback. `begun` as above. */
 int kv_call(struct kv *kv, int begun, struct ask *ask, struct kv_call *call);
 
@@ -410,6 +415,10 @@ int kv_end_status(const struct kv *kv, const struct request *r);
 
 /* batch.c: what the caller submitted a request with, also one of many with one callback. */
 const void *request_arg(const struct request *r);
+
+/* queue.c: completions wait for kv_done(); and all of it goes, of a handle without requests. */
+bool kv_queue_filled(const struct kv *kv);
+void kv_queue_free(struct kv *kv);
 
 /*
  * wait.c. Inside. One rule for all waits: too long is a time in which no answer came and no byte of a large value

@@ -376,6 +376,64 @@ int64_t kv_mexists(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count,
 int64_t kv_submit_mset(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count,
 		       const struct kv_put_options *options, kv_result_callback done, void *arg);
 
+/* kv_mget_into and kv_mexists that do not wait, otherwise as kv_submit_mset. A missing key is not a failure; of
+ * kv_submit_mexists, number is how many items come before the first missing one. */
+int64_t kv_submit_mget_into(RDMAD_KV_ANY *kv_handle, struct kv_place *places, size_t count, kv_result_callback done,
+			    void *arg);
+int64_t kv_submit_mexists(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count, kv_result_callback done,
+			  void *arg);
+
+/*
+ * Requests by the array, and completions by the array in place of callbacks: for programs in whose language a call or a
+ * callback is dear, and for those that keep completions for later. Both kinds of requests may be outstanding on one
+ * handle.
+ */
+enum kv_op { KV_OP_GET, KV_OP_SET, KV_OP_DELETE, KV_OP_STAT, KV_OP_EXPIRE, KV_OP_COUNT, KV_OP_APPEND, KV_OP_SET_RANGE };
+
+/* Zero it, then set what the operation takes. */
+struct kv_request {
+	uint64_t tag; /* the caller's, which the completion brings back */
+	enum kv_op op;
+	enum kv_condition condition; /* of a set */
+	const void *key;
+	size_t key_len;
+	void *value;       /* what is set or appended, which is only read; of a get: the buffer, which is written */
+	size_t value_len;  /* of both. A get without a buffer has value NULL and 0 here */
+	uint64_t version;  /* of a set with KV_IF_VERSION; of a delete, 0: of any version */
+	uint64_t ttl_us;   /* of a set, expire or count, and of a get with KV_THEN_EXPIRE */
+	uint64_t offset;   /* of a get or set_range */
+	uint64_t length;   /* of a get: of the part that is read, 0: all behind the offset */
+	int64_t delta;     /* of a count */
+	enum kv_then then; /* of a get */
+};
+
+struct kv_completion {
+	uint64_t tag;
+	int status;          /* 0 or a negative errno; -ENOENT also of a delete or expire of a missing key */
+	uint32_t flags;      /* of a stat */
+	const void *value;   /* of a get: the buffer, or memory of the library, valid until the handle's next kv_done */
+	uint64_t length;     /* of a get: bytes at `value`; with -EMSGSIZE: how long it would have been */
+	struct kv_meta meta; /* as in struct kv_result */
+	int64_t number;      /* of a count */
+	uint8_t type;        /* of a stat, an enum kv_value_type */
+};
+
+/* Submit. Keys are copied before it returns; values and buffers have to stay as for kv_submit_set and kv_submit_fetch,
+ * until the completion. A get without a buffer that reads a part, or is followed by something, takes up to 4096 bytes.
+ *
+ * Returns how many were accepted, the first ones. -EAGAIN: none, 1024 are outstanding or not taken by kv_done yet, or
+ * the server takes no more now. Any other error is the first request's; one of a later request comes when that is the
+ * first. */
+int64_t kv_submit(RDMAD_KV_ANY *kv_handle, const struct kv_request *requests, size_t count);
+
+/* Send what was submitted, and take up to `count` completions; while there is none, wait up to timeout_us (0: do not
+ * wait, UINT64_MAX: for ever). They come in the order in which they became known. Returns how many; 0 after the
+ * timeout; -ENOTCONN: there is none, and the connection has ended. */
+int64_t kv_done(RDMAD_KV_ANY *kv_handle, struct kv_completion *completions, size_t count, uint64_t timeout_us);
+
+/* kv_cancel of the requests with that tag: they complete with -ECANCELED. Returns how many there were. */
+int kv_cancel_tag(RDMAD_KV_ANY *kv_handle, uint64_t tag);
+
 /*
  * Registered memory. The server's device reads values from 4 KiB on from the caller's memory, and writes them there.
  * Such memory has to be registered, which takes microseconds to milliseconds. Memory that the program has not

@@ -118,23 +118,15 @@ void channel_listener_ends(struct channel_agent *a)
 	struct channel_name *name = a->name;
 	struct list *pos, *next;
 
-	channel_name_remove(service, name);
+	meet_remove(&service->names, &name->name);
 	list_for_each_safe (pos, next, &a->thread->waiting)
 		if (agent_at(pos)->name == name)
 			channel_wait_refused(agent_at(pos), WIRE_NOT_FOUND, "who listened on that name has gone");
 	while (!list_empty(&name->joined))
 		leave_name(list_first(&name->joined, struct channel_agent, of_name));
-	channel_name_free(name);
+	free(name);
 	a->name = NULL;
 	a->role = CHANNEL_FRESH;
-}
-
-static void log_end(struct conn *conn, const char *reason)
-{
-	struct conn_info info;
-
-	conn_get_info(conn, &info);
-	log_warn("channel", "%s (%s): %s", info.peer, info.transport, reason);
 }
 
 static void agent_closed(struct conn *conn, int error, const char *reason)
@@ -142,10 +134,10 @@ static void agent_closed(struct conn *conn, int error, const char *reason)
 	struct channel_agent *a = conn_context(conn);
 
 	if (a->role == CHANNEL_JOINED && !a->last)
-		log_end(conn, error ? reason : "ended its channel without a word");
+		meet_log_end(conn, "channel", error ? reason : "ended its channel without a word");
 	/* an agent that has said its last word may not wait for what else comes */
 	else if (error && a->role < CHANNEL_JOINED)
-		log_end(conn, reason);
+		meet_log_end(conn, "channel", reason);
 	if (a->role == CHANNEL_LISTENS)
 		channel_listener_ends(a);
 	else if (a->role == CHANNEL_WAITS)

@@ -7,15 +7,13 @@
  *   relay.c    the bytes between two that are joined
  *
  * A name, the clients that wait for its listener and those joined under it are of one worker, by the number that their
- * connect requests have: see WIRE_CHANNEL_COUNT. What workers share is the table of names, behind a lock that is taken
- * when something begins or ends, never for bytes.
+ * connect requests have: see WIRE_CHANNEL_COUNT. Workers share the table of names of meet.h, whose lock is taken when
+ * something begins or ends, never for bytes.
  */
 #ifndef RDMAD_SERVICE_CHANNEL_H
 #define RDMAD_SERVICE_CHANNEL_H
 
-#include <pthread.h>
-
-#include "service/service.h"
+#include "service/meet.h"
 
 #define CHANNEL_ECHO "echo" /* the name that rdmad itself answers to */
 
@@ -39,36 +37,23 @@ struct channel_settings {
 	uint64_t invite_timeout;
 };
 
-/* The service's lock is for taking. */
-struct channel_limit {
-	struct quota *quota;
-	uint32_t max, per_source;
-	const char *full, *enough; /* why there is no more: for any source, and for this one */
-};
-
 /* A name that has a listener. But for `clients`, and `serial` of the worker's, nothing of it changes. */
 struct channel_name {
+	struct meet_name name;
 	struct channel_agent *listener; /* the worker's */
-	struct quota_share *share;      /* of the names */
-	uint32_t place;                 /* in service->name */
-	uint32_t clients;               /* under the lock */
+	uint32_t clients;               /* under the table's lock */
 	struct list joined;             /* the worker's: agents by of_name */
 	uint64_t capacity;
-	uint32_t len, addresses_len;
-	bool issues; /* tickets, out of this secret */
-	uint8_t secret[WIRE_SECRET];
-	uint32_t serial; /* of the last */
-	char text[WIRE_CHANNEL_NAME_MAX];
+	uint32_t addresses_len;
+	uint32_t serial; /* of the last ticket */
 	char addresses[WIRE_CHANNEL_ADDRESSES_MAX];
 };
 
 /* What the process has. */
 struct channel_service {
 	struct channel_settings settings;
-	pthread_mutex_t lock;
-	struct channel_limit names, joined;
-	struct channel_name **name; /* by its place; NULL: free */
-	uint32_t entered;           /* of these */
+	struct meet_table names;
+	struct meet_limit joined; /* under the lock of the names */
 };
 
 /* What a worker has. */
@@ -120,21 +105,7 @@ static inline void channel_count(struct channel_agent *a, enum channel_count wha
  * channel.c
  */
 
-/* For a new name or pair; NULL: *why is what the limit is, in words. */
-struct quota_share *channel_take(struct channel_service *service, struct channel_limit *limit,
-				 const struct fabric_source *source, const char **why);
-
-/* Enter a name that has its share. False: it has a listener. */
-bool channel_name_enter(struct channel_service *service, struct channel_name *name);
-void channel_name_remove(struct channel_service *service, struct channel_name *name);
-void channel_name_free(struct channel_name *name); /* and gives its share back; NULL is passed over */
-/* NULL: it has no listener. It stays as long as its worker, which asks, leaves it. */
-struct channel_name *channel_name_find(struct channel_service *service, const char *text, uint32_t len);
 void channel_name_clients(struct channel_service *service, struct channel_name *name, int change);
-/* As many entries that the client may use as `room` has bytes for, from *cursor on, which is moved; 0: these were the
- * last. Their bytes. */
-uint32_t channel_names_list(struct channel_service *service, const struct auth_client *client, uint64_t *cursor,
-			    uint8_t *out, uint32_t room);
 
 /*
  * agent.c

@@ -10,10 +10,6 @@
 
 #define REPLY_MAX (sizeof(struct wire_channel_open) + WIRE_CHANNEL_ADDRESSES_MAX + WIRE_CHANNEL_TICKET_SIZE)
 
-/* As much time as a short record takes to look at so many of them, one after another. */
-#define NAMES_OF_RECORD 16
-#define PLACES_OF_RECORD 512
-
 _Static_assert(REPLY_MAX <= WIRE_BODY_MAX(WIRE_MESSAGE_MIN), "every answer fits in the least message");
 
 /*
@@ -34,12 +30,10 @@ static int answer(const struct channel_agent *a, struct wire_record *reply, cons
 	return 0;
 }
 
-/* The body of a refusal says why, for people. */
 static int refuse(struct channel_agent *a, struct wire_record *reply, enum wire_status status, const char *why)
 {
-	reply->status = (uint16_t)status;
 	channel_count(a, CHANNEL_COUNT_REFUSED, 1);
-	return answer(a, reply, why, (uint32_t)strlen(why));
+	return meet_refuse(a->conn, reply, status, why);
 }
 
 static int refuse_size(struct channel_agent *a, struct wire_record *reply, uint64_t capacity)
@@ -68,13 +62,6 @@ static bool name_is_right(const struct channel_agent *a, const char *text, uint3
 	       WIRE_CHANNEL_COUNT(text, len) == conn_request(a->conn)->count;
 }
 
-static bool may_use(const struct channel_agent *a, const char *text, uint32_t len)
-{
-	return auth_may(conn_client(a->conn), AUTH_NAMES, text, len);
-}
-
-#define NO_RIGHT "this client has no right to the name; see names= in the server's file of clients"
-
 static bool capacity_is_right(uint64_t capacity)
 {
 	return capacity >= WIRE_CHANNEL_SIZE_MIN && capacity <= WIRE_CHANNEL_SIZE_MAX;
@@ -87,34 +74,25 @@ static bool is_echo(const char *text, uint32_t len)
 
 static struct channel_name *find_name(struct channel_agent *a, const char *text, uint32_t len)
 {
-	struct channel_service *service = channel_service_of(a);
+	struct meet_name *name = meet_find(&channel_service_of(a)->names, text, len, a->conn);
 
-	conn_charge(a->conn, quota_taken(service->names.quota) / NAMES_OF_RECORD);
-	return channel_name_find(service, text, len);
+	return name ? container_of(name, struct channel_name, name) : NULL;
 }
 
-static struct quota_share *take(struct channel_agent *a, struct channel_limit *limit, const char **why)
+/* A share of the pairs that are joined. -EBUSY: *why are the words. */
+static int take_share(struct channel_agent *a, const char **why)
 {
-	struct fabric_source source;
-	struct quota_share *share;
+	struct channel_service *service = channel_service_of(a);
 
-	fabric_endpoint_source(conn_endpoint(a->conn), &source);
-	share = channel_take(channel_service_of(a), limit, &source, why);
-	if (!share)
+	a->share = meet_take(&service->joined, &service->names.lock, a->conn, why);
+	if (!a->share)
 		channel_count(a, CHANNEL_COUNT_LIMITS, 1);
-	return share;
+	return a->share ? 0 : -EBUSY;
 }
 
 /*
  * To listen
  */
-static int listen_refused(struct channel_agent *a, struct channel_name *name, struct wire_record *reply,
-			  enum wire_status status, const char *why)
-{
-	channel_name_free(name);
-	return refuse(a, reply, status, why);
-}
-
 static struct channel_name *name_new(struct channel_agent *a, const struct wire_channel_listen *listen,
 				     const char *text, uint32_t addresses_len)
 {
@@ -124,10 +102,10 @@ static struct channel_name *name_new(struct channel_agent *a, const struct wire_
 		return NULL;
 	name->listener = a;
 	name->capacity = listen->capacity;
-	name->len = listen->name_len;
+	name->name.len = listen->name_len;
 	name->addresses_len = addresses_len;
-	memcpy(name->text, text, name->len);
-	memcpy(name->addresses, text + name->len, addresses_len);
+	memcpy(name->name.text, text, listen->name_len);
+	memcpy(name->addresses, text + listen->name_len, addresses_len);
 	list_init(&name->joined);
 	return name;
 }
@@ -142,14 +120,33 @@ static bool name_may_get_free(struct channel_agent *a, const char *text, uint32_
 	return name && (!again || !conn_established(name->listener->conn));
 }
 
+/* `sealed`: the listener's secret, or NULL. */
+static enum wire_status name_admit(struct channel_agent *a, struct channel_name *name, const char *sealed,
+				   const char **why)
+{
+	struct meet_name *meet = &name->name;
+	int rc;
+
+	*why = "the listener's secret is not sealed for this connection";
+	meet->issues = sealed;
+	if (sealed && conn_unseal(a->conn, sealed, WIRE_SEALED, meet->secret) != 0)
+		return WIRE_BAD_REQUEST;
+	*why = MEET_NO_RIGHT;
+	if (!meet_may_use(a->conn, meet->text, meet->len))
+		return WIRE_DENIED;
+	*why = "somebody listens on that name";
+	rc = is_echo(meet->text, meet->len) ? -EEXIST : meet_enter(&channel_service_of(a)->names, meet, a->conn, why);
+	channel_count(a, CHANNEL_COUNT_LIMITS, rc == -EBUSY);
+	return rc == -EBUSY ? WIRE_BUSY : rc == -EEXIST ? WIRE_EXISTS : WIRE_OK;
+}
+
 int channel_serve_listen(struct channel_agent *a, const struct wire_record *record, const void *body)
 {
 	const char *text = (const char *)body + sizeof(struct wire_channel_listen), *why = NULL;
-	struct channel_service *service = channel_service_of(a);
 	struct wire_channel_listen listen;
-	uint8_t secret[WIRE_SECRET] = {0};
 	struct channel_name *name;
 	struct wire_record *reply;
+	enum wire_status status;
 	uint32_t len, sealed;
 
 	if (a->role != CHANNEL_FRESH || record->length < sizeof(listen))
@@ -167,24 +164,15 @@ int channel_serve_listen(struct channel_agent *a, const struct wire_record *reco
 	reply = name_may_get_free(a, text, listen.name_len) ? NULL : answer_begin(a, record->op, record->id);
 	if (!reply)
 		return -EAGAIN;
-	if (sealed && conn_unseal(a->conn, text + len, WIRE_SEALED, secret) != 0)
-		return refuse(a, reply, WIRE_BAD_REQUEST, "the listener's secret is not sealed for this connection");
-	name = may_use(a, text, listen.name_len) ? name_new(a, &listen, text, len - listen.name_len) : NULL;
-	if (name && sealed) {
-		name->issues = true;
-		memcpy(name->secret, secret, sizeof(name->secret));
-	}
-	auth_wipe(secret, sizeof(secret));
-	if (!may_use(a, text, listen.name_len))
-		return refuse(a, reply, WIRE_DENIED, NO_RIGHT);
+	name = name_new(a, &listen, text, len - listen.name_len);
 	if (!name)
-		return listen_refused(a, name, reply, WIRE_NO_MEMORY, "the server has no memory");
-	conn_charge(a->conn, service->names.max / PLACES_OF_RECORD); /* one that is free is looked for */
-	name->share = take(a, &service->names, &why);
-	if (!name->share)
-		return listen_refused(a, name, reply, WIRE_BUSY, why);
-	if (is_echo(name->text, name->len) || !channel_name_enter(service, name))
-		return listen_refused(a, name, reply, WIRE_EXISTS, "somebody listens on that name");
+		return refuse(a, reply, WIRE_NO_MEMORY, "the server has no memory");
+	status = name_admit(a, name, sealed ? text + len : NULL, &why);
+	if (status != WIRE_OK) {
+		auth_wipe(name->name.secret, sizeof(name->name.secret));
+		free(name);
+		return refuse(a, reply, status, why);
+	}
 	a->name = name;
 	a->role = CHANNEL_LISTENS;
 	channel_count(a, CHANNEL_COUNT_LISTENS, 1);
@@ -194,7 +182,6 @@ int channel_serve_listen(struct channel_agent *a, const struct wire_record *reco
 /* As much as clients take that wait or are joined, which may be as many as there are places. */
 int channel_serve_leave(struct channel_agent *a, const struct wire_record *record, const void *body)
 {
-	struct channel_service *service = channel_service_of(a);
 	struct wire_record *reply;
 
 	(void)body;
@@ -203,7 +190,7 @@ int channel_serve_leave(struct channel_agent *a, const struct wire_record *recor
 	reply = answer_begin(a, record->op, record->id);
 	if (!reply)
 		return -EAGAIN;
-	conn_charge(a->conn, quota_taken(service->joined.quota) / NAMES_OF_RECORD);
+	conn_charge(a->conn, quota_taken(channel_service_of(a)->joined.quota) / MEET_NAMES_OF_RECORD);
 	channel_listener_ends(a);
 	a->again = false;
 	return answer(a, reply, NULL, 0);
@@ -222,8 +209,7 @@ static int serve_echo(struct channel_agent *a, struct wire_record *reply)
 {
 	const char *why = NULL;
 
-	a->share = take(a, &channel_service_of(a)->joined, &why);
-	if (!a->share)
+	if (take_share(a, &why) != 0)
 		return refuse(a, reply, WIRE_BUSY, why);
 	agent_join(a, a);
 	channel_count(a, CHANNEL_COUNT_ECHOES, 1);
@@ -260,8 +246,7 @@ static int agent_wait(struct channel_agent *a, struct channel_name *name, struct
 
 	if (!make_token(&a->token))
 		return refuse(a, reply, WIRE_FAILED, "the server has no random numbers");
-	a->share = take(a, &channel_service_of(a)->joined, &why);
-	if (!a->share)
+	if (take_share(a, &why) != 0)
 		return refuse(a, reply, WIRE_BUSY, why);
 	a->id = reply->id;
 	a->name = name;
@@ -293,10 +278,8 @@ void channel_wait_refused(struct channel_agent *a, enum wire_status status, cons
 	struct wire_record *reply = answer_begin(a, WIRE_OP_CHANNEL_OPEN, a->id);
 
 	channel_wait_ends(a);
-	if (reply)
-		refuse(a, reply, status, why);
-	else
-		conn_close(a->conn, -ETIMEDOUT, "%s, and it takes no answers", why);
+	channel_count(a, CHANNEL_COUNT_REFUSED, reply != NULL);
+	meet_end_wait(a->conn, reply, status, why);
 }
 
 static struct channel_agent *who_waits(const struct channel_agent *listener, uint64_t token, const char *text,
@@ -308,9 +291,9 @@ static struct channel_agent *who_waits(const struct channel_agent *listener, uin
 	list_for_each (pos, &thread->waiting) {
 		struct channel_agent *a = container_of(pos, struct channel_agent, node);
 
-		if (++looked % NAMES_OF_RECORD == 0)
+		if (++looked % MEET_NAMES_OF_RECORD == 0)
 			conn_charge(listener->conn, 1);
-		if (a->token == token && a->name->len == len && memcmp(a->name->text, text, len) == 0)
+		if (a->token == token && a->name->name.len == len && memcmp(a->name->name.text, text, len) == 0)
 			return a;
 	}
 	return NULL;
@@ -346,7 +329,7 @@ static uint32_t put_ticket(struct channel_agent *a, struct channel_name *name, u
 	struct auth_key ticket;
 
 	name->serial++;
-	auth_ticket(name->secret, WIRE_CHANNEL_COUNT(name->text, name->len), name->serial, &ticket);
+	auth_ticket(name->name.secret, WIRE_CHANNEL_COUNT(name->name.text, name->name.len), name->serial, &ticket);
 	memcpy(out, &name->serial, sizeof(name->serial));
 	conn_seal(a->conn, ticket.secret, sizeof(ticket.secret), out + sizeof(name->serial));
 	auth_wipe(&ticket, sizeof(ticket));
@@ -360,7 +343,7 @@ static int serve_moved(struct channel_agent *a, struct channel_name *name, struc
 
 	memcpy(body, name->addresses, used);
 	reply->status = WIRE_MOVED;
-	if (name->issues && conn_seals(a->conn)) {
+	if (name->name.issues && conn_seals(a->conn)) {
 		reply->flags |= WIRE_CHANNEL_TICKET;
 		used += put_ticket(a, name, body + used);
 	}
@@ -385,8 +368,8 @@ int channel_serve_open(struct channel_agent *a, const struct wire_record *record
 	reply = answer_begin(a, record->op, record->id);
 	if (!reply)
 		return -EAGAIN;
-	if (!may_use(a, text, len))
-		return refuse(a, reply, WIRE_DENIED, NO_RIGHT);
+	if (!meet_may_use(a->conn, text, len))
+		return refuse(a, reply, WIRE_DENIED, MEET_NO_RIGHT);
 	a->capacity = open.capacity;
 	if (open.token)
 		return serve_invited(a, reply, open.token, text, len);
@@ -404,27 +387,12 @@ int channel_serve_open(struct channel_agent *a, const struct wire_record *record
 
 int channel_serve_list(struct channel_agent *a, const struct wire_record *record, const void *body)
 {
-	struct wire_record *reply;
-	uint32_t room, used;
-	uint64_t cursor;
-
-	if (a->role != CHANNEL_FRESH || record->length != sizeof(cursor))
+	if (a->role != CHANNEL_FRESH)
 		return -EPROTO;
-	reply = conn_reserve_reply(a->conn, record->op, record->id, REPLY_MAX, &room);
-	if (!reply)
-		return -EAGAIN;
-	memcpy(&cursor, body, sizeof(cursor));
-	conn_charge(a->conn, channel_service_of(a)->names.max / PLACES_OF_RECORD +
-				     quota_taken(channel_service_of(a)->names.quota) / NAMES_OF_RECORD +
-				     room / sizeof(struct wire_channel_entry) / NAMES_OF_RECORD);
-	used = channel_names_list(channel_service_of(a), conn_client(a->conn), &cursor,
-				  (uint8_t *)(reply + 1) + sizeof(cursor), room - (uint32_t)sizeof(cursor));
-	memcpy(reply + 1, &cursor, sizeof(cursor));
-	conn_commit(a->conn, reply, (uint32_t)sizeof(cursor) + used);
-	return 0;
+	return meet_serve_list(a->conn, record, body, &channel_service_of(a)->names, REPLY_MAX, false);
 }
 
-/* Of two who are joined one has the name. */
+/* Of two agents that are joined one has the name. */
 void channel_agent_revised(struct conn *conn)
 {
 	struct channel_agent *a = conn_context(conn);
@@ -433,10 +401,10 @@ void channel_agent_revised(struct conn *conn)
 	must(service_part_is_mine(&a->thread->part));
 	if (!name && a->role == CHANNEL_JOINED)
 		name = a->partner->name;
-	if (!name || may_use(a, name->text, name->len))
+	if (!name || meet_may_use(conn, name->name.text, name->name.len))
 		return;
 	if (a->role == CHANNEL_WAITS)
-		channel_wait_refused(a, WIRE_DENIED, NO_RIGHT);
+		channel_wait_refused(a, WIRE_DENIED, MEET_NO_RIGHT);
 	else
 		conn_revoke(conn, "its right to the name was revoked");
 }

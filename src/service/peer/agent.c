@@ -75,12 +75,9 @@ void meeting_agent_part(struct meeting_agent *a)
 static void agent_closed(struct conn *conn, int error, const char *reason)
 {
 	struct meeting_agent *a = conn_context(conn);
-	struct conn_info info;
 
-	if (error) {
-		conn_get_info(conn, &info);
-		log_warn("peer", "%s (%s): %s", info.peer, info.transport, reason);
-	}
+	if (error)
+		meet_log_end(conn, "peer", reason);
 	meeting_agent_part(a);
 	meeting_agent_free(a);
 }
@@ -137,9 +134,9 @@ static uint32_t tell_page(struct meeting_agent *a)
 
 	if (!reply)
 		return 0;
-	if (!a->told && group->issues) {
+	if (!a->told && group->name.issues) {
 		reply->flags |= WIRE_PEER_TICKET;
-		conn_seal(a->conn, group->secret, sizeof(group->secret), (uint8_t *)(reply + 1) + used);
+		conn_seal(a->conn, group->name.secret, sizeof(group->name.secret), (uint8_t *)(reply + 1) + used);
 		used += WIRE_SEALED;
 	}
 	for (; a->told < group->size; a->told++, page.count++) {

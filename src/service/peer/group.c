@@ -3,11 +3,6 @@
 
 #define NAMED_MAX 8 /* ranks that are named to people */
 
-static struct meeting_service *service_of(const struct meeting_agent *a)
-{
-	return meeting_service_of(a);
-}
-
 const char *meeting_group_closed(const struct meeting_group *group, uint32_t size, uint32_t rank)
 {
 	if (group->size != size)
@@ -21,16 +16,16 @@ const char *meeting_group_closed(const struct meeting_group *group, uint32_t siz
 
 void meeting_group_enter(struct meeting_group *group, struct meeting_agent *a)
 {
-	struct meeting_service *service = service_of(a);
+	struct meeting_service *service = meeting_service_of(a);
 
 	must(!group->number && group->here < group->size && !a->group);
-	pthread_mutex_lock(&service->lock);
+	pthread_mutex_lock(&service->groups.lock);
 	group->member[group->here++] = a;
 	if (a->rank != WIRE_PEER_ANY_RANK)
 		group->presence[a->rank] = MEETING_HERE;
 	a->group = group;
 	service->members++;
-	pthread_mutex_unlock(&service->lock);
+	pthread_mutex_unlock(&service->groups.lock);
 }
 
 bool meeting_group_loses(const struct meeting_group *group)
@@ -66,16 +61,19 @@ static void member_remove(struct meeting_group *group, struct meeting_agent *a)
 
 void meeting_group_leave(struct meeting_agent *a)
 {
-	struct meeting_service *service = service_of(a);
+	struct meeting_service *service = meeting_service_of(a);
 	struct meeting_group *group = a->group;
 
-	pthread_mutex_lock(&service->lock);
+	pthread_mutex_lock(&service->groups.lock);
 	member_remove(group, a);
+	group->name.over = group->number;
 	service->members--;
-	pthread_mutex_unlock(&service->lock);
+	pthread_mutex_unlock(&service->groups.lock);
 	a->group = NULL;
-	if (group->here == 0)
-		meeting_group_free(service, group);
+	if (group->here)
+		return;
+	meet_remove(&service->groups, &group->name);
+	meeting_group_free(group);
 }
 
 /* Members that want a rank have it; the others get what is left, in the order of their coming. */
@@ -113,18 +111,18 @@ static void secret_make(struct meeting_group *group)
 	for (uint32_t i = 0; i < group->size; i++)
 		if (!conn_seals(group->member[i]->conn))
 			return;
-	group->issues = random_fill(group->secret, sizeof(group->secret)) == 0;
+	group->name.issues = random_fill(group->name.secret, sizeof(group->name.secret)) == 0;
 }
 
 void meeting_group_complete(struct meeting_service *service, struct meeting_group *group, uint32_t number)
 {
 	must(meeting_group_is_full(group) && number);
 	secret_make(group);
-	pthread_mutex_lock(&service->lock);
+	pthread_mutex_lock(&service->groups.lock);
 	ranks_give(group);
 	members_sort(group);
 	group->number = number;
-	pthread_mutex_unlock(&service->lock);
+	pthread_mutex_unlock(&service->groups.lock);
 }
 
 /*

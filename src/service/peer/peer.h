@@ -14,9 +14,7 @@
 #ifndef RDMAD_SERVICE_PEER_H
 #define RDMAD_SERVICE_PEER_H
 
-#include <pthread.h>
-
-#include "service/service.h"
+#include "service/meet.h"
 
 enum meeting_count {
 	MEETING_COUNT_JOINS,
@@ -38,28 +36,26 @@ struct meeting_settings {
 /* Whether the member of a rank has come. */
 enum meeting_presence { MEETING_MISSING, MEETING_HERE, MEETING_LEFT };
 
-/* The worker reads it as it is, others under the service's lock, under which it changes. */
+/* The worker reads it as it is, others under the table's lock, under which it changes. */
 struct meeting_group {
-	struct quota_share *share; /* of its first member's source */
-	uint32_t place;            /* in service->group */
-	uint32_t number;           /* 0: not complete */
-	bool issues;               /* tickets, out of this secret */
-	uint8_t secret[WIRE_SECRET];
+	struct meet_name name; /* over: complete, and has lost a member; it will never be whole again */
+	uint32_t number;       /* 0: not complete */
 	uint32_t size, here;
 	/* Until it is complete: the members here, in the order of their coming. Then all by rank; NULL: has gone. */
 	struct meeting_agent **member;
 	uint8_t *presence; /* by rank, enum meeting_presence, of members that want one */
-	uint32_t name_len;
-	char name[WIRE_PEER_NAME_MAX];
 };
+
+static inline struct meeting_group *meeting_group_of(const struct meet_name *name)
+{
+	return container_of((struct meet_name *)(uintptr_t)name, struct meeting_group, name);
+}
 
 /* What the process has. */
 struct meeting_service {
 	struct meeting_settings settings; /* groups_per_source is not 0 */
-	pthread_mutex_t lock;
-	struct quota *groups;         /* the lock is for taking */
-	struct meeting_group **group; /* by its place; NULL: free */
-	uint64_t members;             /* of all */
+	struct meet_table groups;
+	uint64_t members; /* of all; under the table's lock */
 };
 
 /* What a worker has. */
@@ -108,21 +104,11 @@ static inline void meeting_count(struct meeting_agent *a, enum meeting_count wha
  * peer.c
  */
 
-/* A new group, without members, of the size. NULL: *status and *why are the answer. */
-struct meeting_group *meeting_group_new(struct meeting_service *service, const struct fabric_source *source,
-					const char *name, uint32_t name_len, uint32_t size, enum wire_status *status,
-					const char **why);
-/* Without members. */
-void meeting_group_free(struct meeting_service *service, struct meeting_group *group);
-/* One that waits for members, or has all. NULL: there is none of this name. */
-struct meeting_group *meeting_group_find(struct meeting_service *service, const char *name, uint32_t len);
+/* A new group without members. NULL: no memory. It is freed with its name in the table, or by itself. */
+struct meeting_group *meeting_group_new(const char *name, uint32_t name_len, uint32_t size);
+void meeting_group_free(struct meeting_group *group);
 /* A number for a group that is complete. 0: there are no random numbers. */
 uint32_t meeting_group_number(struct meeting_service *service);
-/* As many entries that the client may use as `room` has bytes for, from *cursor on, which is moved; 0: these were the
- * last. Their bytes. */
-uint32_t meeting_groups_list(struct meeting_service *service, const struct auth_client *client, uint64_t *cursor,
-			     uint8_t *out, uint32_t room);
-
 /*
  * group.c
  */

@@ -3,10 +3,7 @@
 
 #include <stdlib.h>
 
-/* As much time as a short record takes to look at so many of them, one after another. */
-#define NAMES_OF_RECORD 16
-#define PLACES_OF_RECORD 512
-#define MEMBERS_OF_RECORD 32
+#define MEMBERS_OF_RECORD 32 /* that a client pays for as for a record, see meet.h */
 
 /*
  * Answers
@@ -16,16 +13,10 @@ static struct wire_record *answer_begin(const struct meeting_agent *a, unsigned 
 	return conn_reserve_reply(a->conn, op, id, MEETING_PAGE_MIN, room);
 }
 
-/* The body of a refusal says why, for people. */
 static int refuse(struct meeting_agent *a, struct wire_record *reply, enum wire_status status, const char *why)
 {
-	uint32_t len = (uint32_t)strlen(why);
-
-	reply->status = (uint16_t)status;
 	meeting_count(a, MEETING_COUNT_REFUSED);
-	memcpy(reply + 1, why, len);
-	conn_commit(a->conn, reply, len);
-	return 0;
+	return meet_refuse(a->conn, reply, status, why);
 }
 
 /*
@@ -56,8 +47,6 @@ static bool asked_decode(const struct meeting_agent *a, const struct wire_record
 	       WIRE_PEER_COUNT(out->name, out->join.name_len) == conn_request(a->conn)->count;
 }
 
-#define NO_RIGHT "this client has no right to the name; see names= in the server's file of clients"
-
 /* WIRE_OK, or what is wrong with it, in words. */
 static enum wire_status asked_check(const struct meeting_agent *a, const struct asked *asked, char *why, size_t size)
 {
@@ -87,8 +76,8 @@ static enum wire_status asked_check(const struct meeting_agent *a, const struct 
 		snprintf(why, size, "rank %u of %u; the last is %u", join->rank, join->size, join->size - 1);
 		return WIRE_RANGE;
 	}
-	if (!auth_may(conn_client(a->conn), AUTH_NAMES, asked->name, join->name_len)) {
-		snprintf(why, size, NO_RIGHT);
+	if (!meet_may_use(a->conn, asked->name, join->name_len)) {
+		snprintf(why, size, MEET_NO_RIGHT);
 		return WIRE_DENIED;
 	}
 	return WIRE_OK;
@@ -96,10 +85,9 @@ static enum wire_status asked_check(const struct meeting_agent *a, const struct 
 
 static struct meeting_group *find_group(struct meeting_agent *a, const struct asked *asked)
 {
-	struct meeting_service *service = meeting_service_of(a);
+	struct meet_name *name = meet_find(&meeting_service_of(a)->groups, asked->name, asked->join.name_len, a->conn);
 
-	conn_charge(a->conn, quota_taken(service->groups) / NAMES_OF_RECORD);
-	return meeting_group_find(service, asked->name, asked->join.name_len);
+	return name ? meeting_group_of(name) : NULL;
 }
 
 /* A program may end and begin again: the end of its connection may be behind its request, by a turn, or not be
@@ -115,18 +103,18 @@ static bool may_get_free(struct meeting_agent *a, const struct meeting_group *gr
 	return !again || meeting_group_loses(group);
 }
 
+/* NULL: see `status` and `why`, which say that there is no memory. */
 static struct meeting_group *make_group(struct meeting_agent *a, const struct asked *asked, enum wire_status *status,
 					const char **why)
 {
-	struct meeting_service *service = meeting_service_of(a);
-	struct fabric_source source;
-	struct meeting_group *group;
+	struct meeting_group *group = meeting_group_new(asked->name, asked->join.name_len, asked->join.size);
 
-	conn_charge(a->conn, (unsigned)service->settings.groups / PLACES_OF_RECORD);
-	fabric_endpoint_source(conn_endpoint(a->conn), &source);
-	group = meeting_group_new(service, &source, asked->name, asked->join.name_len, asked->join.size, status, why);
-	if (!group && *status == WIRE_BUSY)
+	if (group && meet_enter(&meeting_service_of(a)->groups, &group->name, a->conn, why) != 0) {
 		meeting_count(a, MEETING_COUNT_LIMITS);
+		*status = WIRE_BUSY;
+		meeting_group_free(group);
+		return NULL;
+	}
 	return group;
 }
 
@@ -238,9 +226,8 @@ static void join_ends(struct meeting_agent *a, enum wire_status status, uint32_t
 	if (reply)
 		reply->arg = arg;
 	if (reply)
-		refuse(a, reply, status, why);
-	else
-		conn_close(a->conn, -ETIMEDOUT, "%s, and it takes no answers", why);
+		meeting_count(a, MEETING_COUNT_REFUSED);
+	meet_end_wait(a->conn, reply, status, why);
 }
 
 void meeting_join_expired(struct meeting_agent *a)
@@ -258,10 +245,10 @@ void meeting_agent_revised(struct conn *conn)
 	struct meeting_agent *a = conn_context(conn);
 
 	must(service_part_is_mine(&a->thread->part));
-	if (!a->group || auth_may(conn_client(conn), AUTH_NAMES, a->group->name, a->group->name_len))
+	if (!a->group || meet_may_use(conn, a->group->name.text, a->group->name.len))
 		return;
 	if (a->role == MEETING_WAITS)
-		join_ends(a, WIRE_DENIED, 0, NO_RIGHT);
+		join_ends(a, WIRE_DENIED, 0, MEET_NO_RIGHT);
 	else
 		conn_revoke(conn, "its right to the name of its group was revoked");
 }
@@ -269,25 +256,6 @@ void meeting_agent_revised(struct conn *conn)
 int meeting_serve_list(struct meeting_agent *a, const struct wire_record *record, const void *body)
 {
 	struct meeting_service *service = meeting_service_of(a);
-	struct wire_record *reply;
-	uint32_t room, used = 0;
-	uint64_t cursor;
 
-	if (record->length != sizeof(cursor))
-		return -EPROTO;
-	reply = answer_begin(a, record->op, record->id, &room);
-	if (!reply)
-		return -EAGAIN;
-	memcpy(&cursor, body, sizeof(cursor));
-	conn_charge(a->conn, (unsigned)service->settings.groups / PLACES_OF_RECORD +
-				     quota_taken(service->groups) / NAMES_OF_RECORD +
-				     room / (unsigned)sizeof(struct wire_peer_member) / MEMBERS_OF_RECORD);
-	if (service->settings.list)
-		used = meeting_groups_list(service, conn_client(a->conn), &cursor,
-					   (uint8_t *)(reply + 1) + sizeof(cursor), room - (uint32_t)sizeof(cursor));
-	else
-		cursor = 0;
-	memcpy(reply + 1, &cursor, sizeof(cursor));
-	conn_commit(a->conn, reply, (uint32_t)sizeof(cursor) + used);
-	return 0;
+	return meet_serve_list(a->conn, record, body, &service->groups, MEETING_PAGE_MIN, !service->settings.list);
 }

@@ -1,0 +1,74 @@
+#!/bin/bash
+# The Python package: its declarations, types, and each part against a server of its own.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+need python3
+python=/usr/bin/python3
+[[ -x $python ]] || python=python3
+"$python" -c 'import pytest, hypothesis, numpy' 2>/dev/null ||
+	{ echo "$test_name: pytest, hypothesis or numpy is missing: scripts/packages --install"; exit 77; }
+export RDMAD_LIBRARY=$builddir/.libs/librdmad.so RDMA_LIB_LIBRARY=$builddir/.libs/librdma_lib.so
+[[ -e $RDMAD_LIBRARY && -e $RDMA_LIB_LIBRARY ]] || { echo "$test_name: the libraries were not built here"; exit 77; }
+export PYTHONPATH=$srcdir/python PYTHONDONTWRITEBYTECODE=1 RDMAD_TEST_DAEMON=$rdmad
+cc=$(sed -n 's/^CC = //p' "$builddir/Makefile")
+# A library with the sanitizer in it needs that to be there first. What Python itself never frees is not of interest.
+if ldd "$RDMAD_LIBRARY" | grep -q libasan; then
+	LD_PRELOAD=$(${cc##* } -print-file-name=libasan.so)
+	export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS-}
+	[[ -e $LD_PRELOAD ]] || { echo "$test_name: the sanitizer's library is missing"; exit 77; }
+elif ldd "$RDMAD_LIBRARY" | grep -q libtsan || nm -D "$RDMAD_LIBRARY" | grep -q ' U __[at]san_'; then
+	echo "$test_name: this sanitizer cannot be loaded into Python"
+	exit 77
+fi
+preload=${LD_PRELOAD-}
+unset LD_PRELOAD
+
+CC=$cc "$python" "$srcdir/scripts/python-declarations" "$srcdir" || fail "the declarations"
+if "$python" -c 'import mypy' 2>/dev/null; then
+	(cd "$srcdir/python" && "$python" -m mypy --cache-dir="$dir/mypy" rdmad) >"$dir/out" 2>&1 || fail "mypy: $(cat "$dir/out")"
+else
+	echo "$test_name: mypy is missing: types were not looked at"
+fi
+
+# The sizes that the compiler gives to the structures.
+{
+	printf '#include <%s>\n' stdio.h rdmad/kv.h rdmad/channel.h rdmad/peer.h rdma_lib.h
+	echo 'int main(void) {'
+	sed -n 's/^class \([a-z_]*\)(Structure):/\1/p' "$srcdir/python/rdmad/_declarations.py" | while read -r name; do
+		case $name in
+		iovec) ;;
+		rdma_options) echo "printf(\"$name %zu\\n\", sizeof($name));" ;;
+		*) echo "printf(\"$name %zu\\n\", sizeof(struct $name));" ;;
+		esac
+	done
+	echo 'return 0; }'
+} >"$dir/sizes.c"
+${cc##* } -I"$srcdir/src/include" -o "$dir/sizes" "$dir/sizes.c" || fail "sizes.c"
+RDMAD_TEST_SIZES=$("$dir/sizes")
+export RDMAD_TEST_SIZES
+
+configure 'services = ["kv", "ping", "channel", "peer"];' 'kv = { memory = "256M"; value_max = "32M"; };' 'workers = 2;'
+start_daemon
+
+# pytest_at ADDRESS FILE...
+pytest_at() {
+	local files=("${@:2}")
+	RDMAD_TEST_SERVER=$1 LD_PRELOAD=$preload timeout 280 "$python" -m pytest -q --tb=short -p no:cacheprovider -p no:asyncio \
+		"${files[@]/#/$srcdir/tests/python/}" >"$dir/out" 2>&1 || { tail -n 60 "$dir/out" >&2; fail "pytest at $1"; }
+	echo "$1: $(tail -n 1 "$dir/out")"
+}
+
+keep_special
+for server in "${servers[@]}"; do
+	pytest_at "$server" test_store.py test_aio.py test_channel.py
+done
+server=''
+
+LD_PRELOAD=$preload ends 0 "3 ranks" "$builddir/rdmarun" -n 3 "$python" "$srcdir/tests/python/ranks.py"
+if [[ ! $preload ]]; then
+	LD_PRELOAD=$preload timeout 120 "$python" -m rdmad.bench --count 1000 --blocks 2 --block 256 --rounds 2 "${servers[0]}" \
+		>"$dir/out" 2>"$dir/err" || fail "rdmad.bench"
+	says '^get_many_into' "rdmad.bench"
+fi
+stop_daemon
+conclude
