@@ -606,7 +606,7 @@ static void parse_text(struct memc_command *c, const struct words *words)
 	if (row == rows + ARRAY_SIZE(rows)) {
 		faulty(c, "ERROR");
 		if (is_http(words))
-			*c = (struct memc_command){.id = MEMC_CLOSE};
+			*c = (struct memc_command){.id = MEMC_CLOSE, .rest = {words->end, 0}};
 		return;
 	}
 	c->id = row->id;

@@ -84,7 +84,8 @@ static void take_apart(struct record *record, const uint8_t *bytes, size_t len, 
 			note(record, &result, sizeof(result));
 			break;
 		} else {
-			known = MIN(len, known + 1 + steps[step++ % STEPS] % 64);
+			known += 1 + steps[step++ % STEPS] % 64;
+			known = MIN(len, known);
 		}
 	}
 	free(copy);
