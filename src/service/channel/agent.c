@@ -170,15 +170,6 @@ int channel_thread_init(struct service_part *part)
 	return 0;
 }
 
-static int look_leaving(struct meet_member *m, uint64_t now)
-{
-	if (now < m->deadline && !conn_idle(m->conn))
-		return 0;
-	meet_rest(m);
-	conn_close(m->conn, 0, "the other end of the channel is gone");
-	return 1;
-}
-
 int channel_thread_progress(struct service_part *part)
 {
 	struct channel_thread *t = thread_of(part);
@@ -188,8 +179,15 @@ int channel_thread_progress(struct service_part *part)
 
 	list_for_each_safe (pos, next, &t->uninvited)
 		n += channel_invite(container_of(pos, struct channel_agent, uninvited));
-	list_for_each_safe (pos, next, &t->leaving)
-		n += look_leaving(container_of(pos, struct meet_member, node), now);
+	list_for_each_safe (pos, next, &t->leaving) {
+		struct meet_member *m = container_of(pos, struct meet_member, node);
+
+		if (now < m->deadline && !conn_idle(m->conn))
+			continue;
+		meet_rest(m);
+		conn_close(m->conn, 0, "the other end of the channel is gone");
+		n++;
+	}
 	return n;
 }
 

@@ -59,15 +59,6 @@ static bool relay_piece(struct channel_agent *a, const struct wire_record *recor
 	return true;
 }
 
-/* A sender whose records go on, though slowly, is not one that is stalled: its time begins anew. */
-static int relay_waits(struct channel_agent *a)
-{
-	if (a->got_on)
-		conn_yield(a->m.conn);
-	a->got_on = false;
-	return -EAGAIN;
-}
-
 int channel_relay(struct channel_agent *a, const struct wire_record *record, const void *body)
 {
 	if (!record_is_right(record) || a->m.role < MEET_JOINED)
@@ -77,8 +68,13 @@ int channel_relay(struct channel_agent *a, const struct wire_record *record, con
 	if (a->last && record->op == WIRE_OP_CHANNEL_DATA)
 		return -EPROTO;
 	do {
-		if (!relay_piece(a, record, body))
-			return relay_waits(a);
+		if (relay_piece(a, record, body))
+			continue;
+		/* a sender whose records go on, though slowly, is not one that is stalled: its time begins anew */
+		if (a->got_on)
+			conn_yield(a->m.conn);
+		a->got_on = false;
+		return -EAGAIN;
 	} while (a->relayed < record->arg && conn_time_left(a->m.conn));
 	if (a->relayed < record->arg) {
 		conn_yield(a->m.conn);

@@ -36,7 +36,6 @@ static int answer_joined(const struct channel_agent *a, struct wire_record *repl
 /*
  * What is asked
  */
-
 static bool name_is_right(const struct channel_agent *a, const char *text, uint32_t len)
 {
 	return len >= 1 && len <= WIRE_CHANNEL_NAME_MAX && wire_printable(text, len) && !memchr(text, '/', len) &&

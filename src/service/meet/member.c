@@ -164,17 +164,6 @@ void meet_wait_refused(struct meet_member *m, enum wire_status status, uint32_t 
 	meet_refuse(m, reply, status, why);
 }
 
-static void look_at(struct meet_thread *t, struct meet_member *m, uint64_t now)
-{
-	if (now >= m->deadline) {
-		t->view->late(m);
-		return;
-	}
-	list_del(&m->node);
-	list_add_tail(&t->looked, &m->node);
-	t->coming = MIN(t->coming, m->deadline);
-}
-
 /* At some of them, when a member's time is up; then at the next ones in the turns that follow. */
 int meet_turn(struct meet_thread *t)
 {
@@ -183,8 +172,17 @@ int meet_turn(struct meet_thread *t)
 
 	if (now < t->next)
 		return 0;
-	for (; n < LOOKS && !list_empty(&t->waiting); n++)
-		look_at(t, list_first(&t->waiting, struct meet_member, node), now);
+	for (; n < LOOKS && !list_empty(&t->waiting); n++) {
+		struct meet_member *m = list_first(&t->waiting, struct meet_member, node);
+
+		if (now >= m->deadline) {
+			t->view->late(m);
+			continue;
+		}
+		list_del(&m->node);
+		list_add_tail(&t->looked, &m->node);
+		t->coming = MIN(t->coming, m->deadline);
+	}
 	t->next = 0;
 	if (!list_empty(&t->waiting))
 		return n;
