@@ -4,6 +4,8 @@
 
 #include "stream/stream.h"
 
+#include <netinet/in.h>
+
 #define STREAM_HOLDS 32u  /* marks that a stream tells apart; beyond them the last one rises */
 #define STREAM_SPARES 16u /* buffers of STREAM_READ bytes that a group keeps */
 
@@ -18,6 +20,8 @@ struct stream {
 	const struct stream_ops *ops;
 	int fd;
 	uint64_t id;
+	struct sockaddr_in6
+		from;      /* of IP: the kernel forgets it when the other end resets; AF_UNSPEC: of a UNIX socket */
 	struct list node;  /* in group->streams */
 	struct list ready; /* in group->ready, while it is to be visited */
 	struct list timed; /* in group->timed, while it is to be visited at `until` */

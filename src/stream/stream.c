@@ -323,6 +323,9 @@ int stream_open(struct stream_group *group, const struct stream_open *open, uint
 			     .active = now,
 			     .share = open->share,
 			     .writable = true};
+	len = sizeof(s->from);
+	if (family != AF_UNIX)
+		getpeername(open->fd, (struct sockaddr *)&s->from, &len);
 	s->plain = family != AF_UNIX || local_refuse_passing(open->fd);
 	if (open->admission) {
 		s->admission = *open->admission;
@@ -454,6 +457,9 @@ void stream_get_info(const struct stream *s, struct stream_info *out)
 				    .waiting_bytes = s->out.waiting,
 				    .unused_bytes = s->in.len,
 				    .fd = s->fd};
-	name_of(s->fd, ask_peer, out->peer, sizeof(out->peer));
+	if (s->from.sin6_family != AF_UNSPEC)
+		address_format_socket((const struct sockaddr *)&s->from, out->peer, sizeof(out->peer));
+	else
+		name_of(s->fd, ask_peer, out->peer, sizeof(out->peer));
 	name_of(s->fd, ask_local, out->local, sizeof(out->local));
 }

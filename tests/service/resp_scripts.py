@@ -396,7 +396,12 @@ return -math.huge
 return 0/0
 return math.max(1, 5, 3)
 return math.pi
+return {math.random(1000000), math.random(1000000)}
+return {math.random(1000000), math.random(-5, 5)}
 math.randomseed(7) return {math.random(1000), math.random(1000)}
+return math.random(1000000)
+math.randomseed(-1) return math.random(1000000)
+return math.random(1000000)
 return math.random(0)
 return math.random(5, 1)
 return string.len('abc')
@@ -575,6 +580,8 @@ def compare(subject, model, resp):
     for script in SCRIPTS:
         evaluate(two, script)
         two.same(f"SHA of {script!r}", [b"SCRIPT", b"EXISTS", hashlib.sha1(script.encode()).hexdigest().encode()])
+    for script in JSON + JSON_SETTINGS if has_json(subject) else []:
+        evaluate(two, script)
     for entry in LIBRARIES:
         if isinstance(entry[1], str):
             two.same(entry, [encode(word) for word in entry])
@@ -590,6 +597,131 @@ def compare(subject, model, resp):
                     "EVAL|return redis.call('incr','s')|0", "EVAL|return redis.call('get','m')|0", "EXEC", "GET|m"):
         two.same(command, [word.encode() for word in command.split("|")], begins_alike)
     return two
+
+
+# --- cjson, if lua-cjson is installed
+
+JSON = """
+return cjson.encode({})
+return cjson.encode({1, 2.5, 'a', true, false, cjson.null})
+return cjson.encode({a = {b = {c = {}}}})
+return cjson.encode('a "quoted" \\ text / \0 \1 \127 \200')
+return cjson.encode(1e100)
+return cjson.encode(0.1)
+return cjson.encode(123456789012345)
+return cjson.encode(-0)
+return cjson.encode({[1] = 'a', [2] = 'b', [4] = 'd'})
+return cjson.encode({[1] = 'a', [11] = 'b'})
+return cjson.encode({[1] = 'a', [10] = 'b'})
+return cjson.encode({[0] = 'a'})
+return cjson.encode({[-1] = 'a'})
+return cjson.encode({[1.5] = 'a'})
+return cjson.encode({[2^40] = 'a'})
+return cjson.encode({[true] = 'a'})
+return cjson.encode({a = function() end})
+return cjson.encode({function() end})
+return cjson.encode(nil)
+return cjson.encode(cjson.null)
+return cjson.encode()
+return cjson.encode(1, 2)
+return cjson.encode(0/0)
+return cjson.encode(math.huge)
+local t = {} t[1] = t return cjson.encode(t)
+local t = {} t.a = t return cjson.encode(t)
+local t = {} local u = t for i = 1, 999 do u[1] = {} u = u[1] end return #cjson.encode(t)
+local t = {} local u = t for i = 1, 1000 do u[1] = {} u = u[1] end return #cjson.encode(t)
+return cjson.encode(setmetatable({}, {__index = function() return 1 end}))
+local t = {} for i = 1, 1000 do t[i] = {id = i} end return cjson.encode(t)
+return cjson.decode('[1, 2.5, "a", true, false, null]')
+return cjson.decode('{"a": {"b": [1, 2, {"c": "d"}]}}').a.b[3].c
+return cjson.decode('[1, null, 3]')[2] == cjson.null
+return cjson.decode('"\\u00e9\\ud83d\\ude00\\n\\/"')
+return cjson.decode('  7  ')
+return cjson.decode('1e3')
+return cjson.decode('0x10')
+return cjson.decode('nan') ~= nil
+return cjson.decode('-infinity')
+return cjson.decode('')
+return cjson.decode('{')
+return cjson.decode('[1,]')
+return cjson.decode('[1 2]')
+return cjson.decode('{"a" 1}')
+return cjson.decode('{a: 1}')
+return cjson.decode('"x')
+return cjson.decode('"\\x"')
+return cjson.decode('"\\ud800"')
+return cjson.decode('[1] 2')
+return cjson.decode('a\0b')
+return cjson.decode('\0a')
+return cjson.decode(12)
+return cjson.decode()
+return cjson.decode({})
+return cjson.decode(nil)
+return cjson.decode(string.rep('[', 1000) .. string.rep(']', 1000)) ~= nil
+return cjson.decode(string.rep('[', 1001) .. string.rep(']', 1001)) ~= nil
+return cjson.decode(string.rep('[', 1001))
+local ok, e = pcall(cjson.decode, 'x') return e
+local ok, e = pcall(cjson.encode, {[1] = 1, [100] = 1}) return e
+return type(cjson.null)
+return cjson.null
+return {1, cjson.null, 3}
+return cjson._NAME
+return cjson._VERSION
+return {cjson.encode_sparse_array()}
+return {cjson.encode_max_depth(), cjson.decode_max_depth(), cjson.encode_number_precision()}
+cjson.x = 1
+local x = cjson x.encode = nil
+return redis.call('set', 'json', cjson.encode({id = 7})) and cjson.decode(redis.call('get', 'json')).id
+local t = cjson.decode(cjson.encode({n = 1, list = {1, 2, 3}})) return t.list
+""".strip().split("\n")
+
+# Settings: of redis-server they stay, so it is told to forget them.
+JSON_SETTINGS = """
+cjson.encode_sparse_array(true) local r = cjson.encode({[1] = 'a', [100] = 'b'}) cjson.encode_sparse_array(false) return r
+cjson.encode_sparse_array(false, 0) local r = cjson.encode({[30] = 'a'}) cjson.encode_sparse_array(false, 2) return r
+cjson.encode_max_depth(2) local ok, e = pcall(cjson.encode, {{{}}}) cjson.encode_max_depth(1000) return e
+cjson.decode_max_depth(2) local ok, e = pcall(cjson.decode, '[[[]]]') cjson.decode_max_depth(1000) return e
+cjson.encode_number_precision(3) local r = cjson.encode(3.14159) cjson.encode_number_precision(14) return r
+cjson.encode_invalid_numbers('null') local r = cjson.encode({0/0}) cjson.encode_invalid_numbers(false) return r
+cjson.decode_invalid_numbers(false) local ok, e = pcall(cjson.decode, 'nan') cjson.decode_invalid_numbers(true) return e
+local ok = pcall(cjson.encode_max_depth, 0) return ok
+local ok = pcall(cjson.encode_number_precision, 100) return ok
+""".strip().split("\n")
+
+JSON_HOSTILE = """
+local s = string.rep('a', 1000000) local t = {} for i = 1, 5000 do t[i] = s end return #cjson.encode(t)
+local t = {} for i = 1, 40 do t = {t, t} end return #cjson.encode(t)
+local t = {} for i = 1, 40 do t = {a = t, b = t} end return #cjson.encode(t)
+local t = {} for i = 1, 40 do t = {[2] = t, [1] = t, x = t} end return #cjson.encode(t)
+cjson.encode_sparse_array(false, 0) return #cjson.encode({[2^31 - 1] = 1})
+cjson.encode_sparse_array(false, 0) return #cjson.encode({[2^60] = 1})
+cjson.encode_max_depth(2^31 - 1) local t = {} t[1] = t return cjson.encode(t)
+cjson.encode_max_depth(2^31 - 1) local t = {} t.a = t return cjson.encode(t)
+cjson.decode_max_depth(2^31 - 1) return cjson.decode(string.rep('[', 10000000)) ~= nil
+cjson.decode_max_depth(2^31 - 1) return cjson.decode(string.rep('{"a":', 1000000)) ~= nil
+return cjson.decode('[' .. string.rep('[],', 10000000) .. '1]') ~= nil
+return cjson.decode('[' .. string.rep('{"a":1},', 500000) .. '1]') ~= nil
+while true do cjson.decode('[' .. string.rep('[],', 20000) .. '1]') end
+while true do pcall(cjson.decode, '[' .. string.rep('[],', 20000)) end
+local t = {} while true do t[#t + 1] = cjson.decode('[' .. string.rep('"abc",', 10000) .. '1]') end
+local t = {} while true do t[#t + 1] = cjson.encode({string.rep('a', 100000)}) .. #t end
+local s = string.rep('a', 8000000) while true do cjson.encode(s) end
+local t = {} for i = 1, 100000 do t[i] = i end while true do cjson.encode(t) end
+local s = string.rep(' ', 20000000) while true do cjson.decode(s .. '1') end
+cjson.encode = nil
+cjson.encode_keep_buffer(true) while true do cjson.encode(string.rep('a', 4000000)) end
+cjson.encode_number_precision(1)
+""".strip().split("\n")
+
+
+def has_json(server):
+    line, _ = Connection(server).ask([b"EVAL", b"return type(cjson)", b"0"])
+    if line == b"$5\r\n":
+        return True
+    print("resp_scripts: lua-cjson is missing: left out")
+    if not line.startswith(b"-ERR cjson is not available: install lua-cjson script: "):
+        raise Error(f"without cjson: {line!r}")
+    return False
 
 
 # --- rdmad alone: some of these end a redis-server
@@ -688,8 +820,10 @@ STILL = [("return redis.call('set','still','1')", b"+OK\r\n"), ("return ('abc'):
 
 def hostile(server):
     wrong = []
+    scripts = HOSTILE + (JSON_HOSTILE if has_json(server) else [])
+    still = STILL + ([("return cjson.encode({0.125, 'a'})", b"$11\r\n")] if len(scripts) > len(HOSTILE) else [])
     connection = Connection(server)
-    for script in HOSTILE:
+    for script in scripts:
         begin = time.monotonic()
         connection.ask([b"EVAL", script.encode(), b"0"])
         took = time.monotonic() - begin
@@ -697,7 +831,7 @@ def hostile(server):
             print(f"{took:6.2f} s {script[:100]}", flush=True)
         if took > 20:  # of a build with sanitizers, on a machine that has other work
             wrong.append(f"{script!r} took {took:.1f} s")
-        for check, want in STILL:
+        for check, want in still:
             line, _ = connection.ask([b"EVAL", check.encode(), b"0"])
             if not line.startswith(want):
                 wrong.append(f"after {script!r} {check!r} answers {line!r}")
@@ -832,7 +966,7 @@ def main():
             compared += two.compared
             failed += two.wrong
         failed += bounds(servers[2]) + hostile(servers[2]) + meet(servers[1]) + locks(servers[1])
-        print(f"resp_scripts: {compared} replies compared, {len(HOSTILE)} hostile scripts")
+        print(f"resp_scripts: {compared} replies compared, {len(HOSTILE) + len(JSON_HOSTILE)} hostile scripts")
     except (Error, OSError) as error:
         failed.append(f"{error}\n" + "".join(server.tail() for server in servers[1:]))
     finally:

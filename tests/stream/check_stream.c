@@ -26,7 +26,7 @@ static struct pair {
 	size_t came_len, came_room;
 	unsigned released;
 	int error;
-	char reason[128];
+	char reason[128], peer[128]; /* when it was closed */
 } pair;
 
 static uint64_t clock_of_pair(void)
@@ -49,7 +49,11 @@ static void on_received(struct stream *stream)
 
 static void on_closed(struct stream *stream, int error, const char *reason)
 {
+	struct stream_info info;
+
 	ck_assert_ptr_eq(pair.stream, stream);
+	stream_get_info(stream, &info);
+	snprintf(pair.peer, sizeof(pair.peer), "%s", info.peer);
 	pair.stream = NULL;
 	pair.error = error;
 	snprintf(pair.reason, sizeof(pair.reason), "%s", reason);
@@ -510,6 +514,7 @@ START_TEST(test_a_client_that_is_killed_leaves_nothing)
 	turn();
 	ck_assert_ptr_null(pair.stream);
 	ck_assert_int_eq(pair.error, -ECONNRESET);
+	ck_assert_ptr_nonnull(strstr(pair.peer, "127.0.0.1:"));
 	pair_close();
 }
 END_TEST

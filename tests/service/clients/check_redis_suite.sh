@@ -15,6 +15,8 @@ start_daemon
 port=$(sed -n 's/.*listening on tcp [0-9.]*:\([0-9]*\) for resp.*/\1/p' "$dir/log")
 answer() { timeout 60 redis-cli -p "$port" "$@" 2>&1; }
 [[ $(answer eval 'return 1' 0) != 1 ]] || units+=(scripting)
+cp "$srcdir/tests/service/redis_skip.txt" "$dir/skip"
+[[ $(answer eval 'return type(cjson)' 0) == table ]] || echo '/^(EVAL - JSON|Try trick readonly table on json)' >>"$dir/skip" # no lua-cjson
 [[ $(part 20) == 20 ]] || units=(type/string keyspace protocol multi)
 [[ ! ${UNITS-} ]] || read -ra units <<<"$UNITS"
 
@@ -23,7 +25,7 @@ cd "$dir"/redis-7.* && sed -i 's/foreach is_eval {0 1}/foreach is_eval {1}/' tes
 singles=()
 for unit in "${units[@]}"; do singles+=(--single "unit/${unit#unit/}"); done
 timeout 500 ./runtest --host 127.0.0.1 --port "$port" --singledb --ignore-encoding --ignore-digest --durable --clients 1 \
-	--tags "-needs:debug -needs:repl -needs:save -needs:config-maxmemory" --skipfile "$srcdir/tests/service/redis_skip.txt" \
+	--tags "-needs:debug -needs:repl -needs:save -needs:config-maxmemory" --skipfile "$dir/skip" \
 	"${singles[@]}" >"$dir/suite" 2>&1
 status=$?
 sed -i 's/\x1b\[[0-9;]*m//g' "$dir/suite"

@@ -5,6 +5,12 @@
 
 #define SLOTS 16384 /* of the table: a power of two */
 
+/* The generator of lrand48(), and where Redis has it begin. */
+#define RANDOM_FIRST 0x1234abcd330eu
+#define RANDOM_TIMES 0x5deece66du
+#define RANDOM_PLUS 0xbu
+#define RANDOM_BITS 48
+
 struct known {
 	struct list node; /* in `brought` or `loaded`, the oldest first */
 	struct known *next;
@@ -19,7 +25,7 @@ struct resp_scripts {
 	struct list brought, loaded;
 	struct known *slot[SLOTS];
 	uint64_t count, bytes;
-	_Atomic uint64_t age;
+	_Atomic uint64_t age, random;
 };
 
 int resp_scripts_open(struct resp_shared *shared)
@@ -31,6 +37,7 @@ int resp_scripts_open(struct resp_shared *shared)
 	pthread_mutex_init(&s->lock, NULL);
 	list_init(&s->brought);
 	list_init(&s->loaded);
+	atomic_store(&s->random, RANDOM_FIRST);
 	shared->scripts = s;
 	return 0;
 }
@@ -178,4 +185,19 @@ void resp_scripts_count(const struct resp_shared *shared, uint64_t *count, uint6
 	*count = s->count;
 	*bytes = s->bytes;
 	pthread_mutex_unlock(&s->lock);
+}
+
+uint32_t resp_known_random(struct resp_scripts *s)
+{
+	uint64_t was = atomic_load(&s->random), next;
+
+	do
+		next = (was * RANDOM_TIMES + RANDOM_PLUS) & ((1ull << RANDOM_BITS) - 1);
+	while (!atomic_compare_exchange_weak(&s->random, &was, next));
+	return (uint32_t)(next >> (RANDOM_BITS - 31));
+}
+
+void resp_known_seed(struct resp_scripts *s, uint32_t seed)
+{
+	atomic_store(&s->random, (uint64_t)seed << 16 | (RANDOM_FIRST & 0xffff));
 }

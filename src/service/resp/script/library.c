@@ -286,7 +286,8 @@ static const struct {
 
 static int math_random(lua_State *lua)
 {
-	lua_Number r = (lua_Number)(nrand48(resp_script_of(lua)->random) % 0x7fffffff) / (lua_Number)0x7fffffff;
+	uint32_t random = resp_known_random(resp_script_of(lua)->thread->shared->scripts);
+	lua_Number r = (lua_Number)(random % 0x7fffffff) / (lua_Number)0x7fffffff;
 	int from = 1, to;
 
 	switch (lua_gettop(lua)) {
@@ -311,12 +312,7 @@ static int math_random(lua_State *lua)
 
 static int math_randomseed(lua_State *lua)
 {
-	struct resp_script *s = resp_script_of(lua);
-	uint32_t seed = (uint32_t)luaL_checkint(lua, 1);
-
-	s->random[0] = 0x330e;
-	s->random[1] = (unsigned short)seed;
-	s->random[2] = (unsigned short)(seed >> 16);
+	resp_known_seed(resp_script_of(lua)->thread->shared->scripts, (uint32_t)luaL_checkint(lua, 1));
 	return 0;
 }
 
@@ -603,8 +599,14 @@ static const luaL_Reg bit_library[] = {
 
 static int no_such_global(lua_State *lua)
 {
+	const char *name = lua_tostring(lua, 2);
+
+	if (name && strcmp(name, "cjson") == 0)
+		return luaL_error(lua, "cjson is not available: install lua-cjson");
+	if (name && (strcmp(name, "cmsgpack") == 0 || strcmp(name, "struct") == 0))
+		return luaL_error(lua, "%s is not available: see rdmad-resp(7)", name);
 	return luaL_error(lua, "Script attempted to access nonexistent global variable '%s'",
-			  lua_tostring(lua, 2) ? lua_tostring(lua, 2) : luaL_typename(lua, 2));
+			  name ? name : luaL_typename(lua, 2));
 }
 
 static int is_read_only(lua_State *lua)
@@ -738,6 +740,8 @@ void resp_library_open(lua_State *lua)
 	lua_newtable(lua);
 	luaL_register(lua, NULL, bit_library);
 	add_library(lua, "bit");
+	if (resp_json_open(lua))
+		add_library(lua, "cjson");
 	lua_newtable(lua);
 	luaL_register(lua, NULL, redis_library);
 	for (size_t i = 0; i < ARRAY_SIZE(redis_numbers); i++) {

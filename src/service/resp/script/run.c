@@ -55,7 +55,7 @@ static void *allocate(void *of, void *at, size_t had, size_t size)
 		s->used -= had;
 		return NULL;
 	}
-	if (size > had) {
+	if (size > had && !s->lifted) {
 		if (size - had > s->limit || s->used > s->limit - (size - had))
 			return NULL;
 		s->fresh += size - had;
@@ -89,6 +89,7 @@ static void close_lua(struct resp_script *s)
 		lua_close(s->lua);
 	s->lua = NULL;
 	s->compiled = 0;
+	s->configured = false;
 }
 
 static int open_lua(struct resp_script *s)
@@ -351,13 +352,14 @@ static void clean(struct resp_script *s, int rc)
 	s->client = NULL;
 	s->call = NULL;
 	s->error = 0;
+	s->lifted = false;
 	s->out.len = 0;
 	if (s->out.room > OUT_KEPT) {
 		free(s->out.at);
 		s->out.at = NULL;
 		s->out.room = 0;
 	}
-	if (rc == -ETIME || rc == -ENOBUFS || s->used > s->limit / 2)
+	if (rc == -ETIME || rc == -ENOBUFS || s->configured || s->used > s->limit / 2)
 		close_lua(s);
 	else if (s->used > s->limit / 8)
 		lua_gc(s->lua, LUA_GCCOLLECT, 0);
@@ -385,8 +387,6 @@ static int run_protected(struct resp_client *c, const struct resp_call *call, lu
 	s->three = false;
 	s->reads = *reads;
 	s->kept = 0;
-	s->random[0] = 0x330e; /* as srand48(0) has it, and Redis */
-	s->random[1] = s->random[2] = 0;
 	s->deadline = time_after(began, settings->script_time);
 	rc = lua_cpcall(s->lua, fn, s);
 	c->script_spent += time_coarse() - began;

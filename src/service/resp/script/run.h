@@ -27,9 +27,10 @@ struct resp_script {
 	bool three;          /* redis.setresp(3) */
 	bool reads;          /* it must not write */
 	size_t kept;         /* bytes that the step keeps for it */
+	bool lifted;         /* Lua gets what it asks for: what is called could lose memory */
+	bool configured;     /* settings of a library are not what they were */
 	char *text;          /* of what is compiled */
 	struct resp_out out; /* reply of a command of it */
-	unsigned short random[3];
 };
 
 struct resp_script *resp_script_of(lua_State *lua);
@@ -48,6 +49,11 @@ void resp_library_open(lua_State *lua);
  * match.c: string.find, match, gmatch, gsub.
  */
 extern const luaL_Reg resp_match_library[];
+
+/*
+ * json.c: cjson, on top of the stack; false: it is not installed, and the stack is as it was.
+ */
+bool resp_json_open(lua_State *lua);
 
 /*
  * convert.c

@@ -7,6 +7,7 @@
  *   sha1.c      their names
  *   run.c       a script's life: one Lua of a worker, with bounds of time and memory
  *   library.c   what scripts may call: redis, and what of Lua's own is left
+ *   json.c      cjson, if it is installed
  *   match.c     string.find and its relatives, in bounded time
  *   convert.c   replies to Lua's values, and back
  */
@@ -35,6 +36,9 @@ char *resp_known_text(struct resp_scripts *scripts, const char *sha, size_t *len
 void resp_known_flush(struct resp_scripts *scripts);
 /* Another number when one was forgotten. */
 uint64_t resp_known_age(const struct resp_scripts *scripts);
+/* The next of one sequence of numbers for all scripts, 31 bits, which goes on from script to script. */
+uint32_t resp_known_random(struct resp_scripts *scripts);
+void resp_known_seed(struct resp_scripts *scripts, uint32_t seed);
 
 /*
  * run.c
