@@ -358,9 +358,15 @@ void stream_close(struct stream *s, int error, const char *format, ...)
 	stream_make_ready(s);
 }
 
+/* Whether its owner will be handed what is here already. A part of a command waits for its client alone. */
+static bool has_work(const struct stream *s)
+{
+	return s->in.len && (s->again || list_linked(&s->ready) || list_linked(&s->timed));
+}
+
 void stream_drain(struct stream *s)
 {
-	if (!s->closing && !s->out.waiting && !s->in.len && (!s->ops->quiet || s->ops->quiet(s)))
+	if (!s->closing && !s->out.waiting && !has_work(s) && (!s->ops->quiet || s->ops->quiet(s)))
 		stream_close(s, 0, "the server is shutting down");
 }
 

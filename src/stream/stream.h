@@ -47,7 +47,7 @@ struct stream_ops {
 	void (*received)(struct stream *stream);
 	/* Its client's rights (stream_client()) may be others now. NULL: it looks each time. */
 	void (*revised)(struct stream *stream);
-	/* Nothing was begun and not ended: it may be closed for a shutdown. NULL: always. */
+	/* Nothing that it was asked for whole is under way: it may be closed for a shutdown. NULL: always. */
 	bool (*quiet)(const struct stream *stream);
 	/* The last call. error 0: in peace. Pieces that wait are released behind it. */
 	void (*closed)(struct stream *stream, int error, const char *reason);
@@ -118,7 +118,8 @@ static inline void *stream_context(const struct stream *stream)
 }
 /* Mark for closing: at once, or, when `error` is 0, when all that was written has left. The first counts. */
 void stream_close(struct stream *stream, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* The daemon is to end: closed, as soon as nothing of it is under way (stream_ops.quiet). Again and again. */
+/* The daemon is to end: closed, as soon as its owner has nothing under way (stream_ops.quiet), nor is to be handed what
+ * came, and all that was written has left. Bytes that wait for more of them hold nothing. Again and again. */
 void stream_drain(struct stream *stream);
 /* From within bytes(): to be handed the same again in a next turn; at the latest at `when`, 0: at once. */
 void stream_again(struct stream *stream, uint64_t when);

@@ -56,4 +56,38 @@ answers -NOAUTH GET k # rights that were given back stay so
 answers +OK AUTH app "$password"
 exec {CONNECTION[1]}>&-
 stop_daemon
+
+# A client that resets its connection is named in the log; one that has begun a command, a long value or a transaction, and does not
+# go on, does not hold up the end.
+resp_port() { port=$(sed -n 's/.*listening on tcp [0-9.]*:\([0-9]*\) for resp.*/\1/p' "$dir/log"); [[ $port ]]; }
+configure 'services = ["kv", "resp"];' 'drain_timeout = "1000s";' 'stall_timeout = "1000s";' 'resp = { listen = ["127.0.0.1"]; port = 0; };'
+start_daemon
+wait_for "the port" resp_port
+reset=$(python3 -c 'import socket, struct, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+s.sendall(b"PING\r\n")
+s.recv(7)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+print("%s:%u" % s.getsockname())
+s.close()' "$port")
+logged "$reset (tcp): "
+coproc BEGUN { exec python3 -c 'import socket, sys
+begun = [b"*2\r\n$3\r\nGET\r\n$100\r\nk", b"MULTI\r\nSET k v\r\n", b"WATCH k\r\nMULTI\r\nGE",
+         b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2000000\r\n" + bytes(300000), b"*3\r\n$3\r\nSET\r\n$1\r\nl\r\n$20000\r\n" + bytes(20000)]
+clients = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in begun]
+for s, text in zip(clients, begun):
+    s.sendall(b"PING\r\n" + text)
+    s.recv(7)
+print("begun", flush=True)
+for s in clients:
+    try:
+        while s.recv(1000):
+            pass
+    except ConnectionResetError:  # what it sent last was not read
+        pass
+print("closed", flush=True)' "$port"; }
+read -r -t 60 -u "${BEGUN[0]}" line && [[ $line == begun ]] || fail "clients that begin: \"$line\""
+exec {ends}<&"${BEGUN[0]}"
+stop_daemon
+read -r -t 60 -u "$ends" line && [[ $line == closed ]] || fail "clients that do not go on: \"$line\""
 conclude

@@ -288,16 +288,25 @@ def figures():
     check("commands", int(stats["total_commands_processed"]), lambda n: 9 <= n <= 12)
     check("errors", stats["total_error_replies"], "1")
     check("bytes", int(stats["total_net_input_bytes"]) > 100 and int(stats["total_net_output_bytes"]) > 50, True)
-    check("cmdstat", c.ask("info", "commandstats"), re.compile(r".*cmdstat_get:calls=[0-9]+,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0.*"))
+    check("cmdstat", c.ask("info", "commandstats"), re.compile(r".*cmdstat_get:calls=[0-9]+,usec=[0-9]+,usec_per_call=(?!0\.00)[0-9]+\.[0-9][0-9],rejected_calls=0,failed_calls=0.*"))
     c.ask("config", "resetstat")
     c.ask("multi")
     for words in (("set", "a", "x"), ("incr", "a"), ("expire", "a", "0")):
         c.ask(*words)
     c.ask("exec")
+    c.ask("multi")
+    c.ask("nosuch")
+    c.ask("exec")
+    c.ask("hello", "9")
+    c.ask("client", "nosuch")
+    c.ask("get")
+    rows = c.ask("info", "errorstats").split("\r\n")[1:-1]
+    check("errors by class", rows, ["errorstat_ERR:count=4", "errorstat_EXECABORT:count=1", "errorstat_NOPROTO:count=1"])
+    check("all errors", "total_error_replies:6\r" in c.ask("info", "stats"), True)
     rows = re.findall("cmdstat_([^:]*):calls=([0-9]+).*failed_calls=([0-9]+)", c.ask("info", "commandstats"))
     got = {name: (calls, failed) for name, calls, failed in rows}
     check("calls of a transaction", [got.get(name) for name in "set incr expire multi exec get".split()],
-          [("1", "0"), ("1", "1"), ("1", "0"), ("1", "0"), ("1", "0"), None])
+          [("1", "0"), ("1", "1"), ("1", "0"), ("2", "0"), ("2", "1"), ("0", "0")])
     other.socket.close()
     other.file.close()
     c.ask("client", "kill", "type", "normal")

@@ -584,6 +584,47 @@ START_TEST(test_again_comes_at_its_time_and_before_anything_else)
 }
 END_TEST
 
+static ssize_t use_none(struct pair *p, const char *at, size_t len)
+{
+	(void)p, (void)at, (void)len;
+	return 0;
+}
+
+START_TEST(test_a_part_of_a_request_holds_no_shutdown)
+{
+	pair_open();
+	pair.bytes = use_none;
+	say("ab", 2);
+	turn();
+	ck_assert_uint_eq(pair.calls, 1);
+	stream_drain(pair.stream);
+	turn();
+	ck_assert_ptr_null(pair.stream);
+	ck_assert_int_eq(pair.error, 0);
+	pair_close();
+}
+END_TEST
+
+START_TEST(test_a_request_that_waits_for_its_turn_holds_a_shutdown)
+{
+	pair_open();
+	again_at = 2 * TIME_S;
+	pair.bytes = come_later;
+	say("ab", 2);
+	turn();
+	stream_drain(pair.stream);
+	turn();
+	ck_assert_ptr_nonnull(pair.stream);
+	pair.now = again_at;
+	turn();
+	ck_assert_uint_eq(pair.came_len, 2);
+	stream_drain(pair.stream);
+	turn();
+	ck_assert_ptr_null(pair.stream);
+	pair_close();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("stream");
@@ -606,5 +647,7 @@ int main(void)
 	tcase_add_test(tc, test_a_client_that_is_killed_leaves_nothing);
 	tcase_add_test(tc, test_a_descriptor_that_is_passed_ends_the_stream);
 	tcase_add_test(tc, test_a_silent_stream_gives_way_and_another_does_not);
+	tcase_add_test(tc, test_a_part_of_a_request_holds_no_shutdown);
+	tcase_add_test(tc, test_a_request_that_waits_for_its_turn_holds_a_shutdown);
 	return suite_run(suite);
 }

@@ -378,6 +378,9 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 	unsigned pins = c->thread->pins;
 	int rc = -ESTALE;
 
+	if (c->thread->timed.id != command->id)
+		resp_time(c->thread, command->id);
+
 	if ((command->id == RESP_CMD_GET && fast_get(c, &argv[1])) ||
 	    (command->id == RESP_CMD_SET && argc == 3 && fast_set(c, argv))) {
 		resp_count(&c->thread->calls[command->id]);
@@ -445,6 +448,8 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	}
 	if (rc != 0)
 		return rc;
+	if (unlikely(c->out->len > len && c->out->at[len] == '-'))
+		resp_count_error(c->thread->shared, c->out->at + len + 1, c->out->len - len - 1);
 	client_mute(c, len, pins);
 	if (c->step) /* of a command that was refused when it came again */
 		c->step_end(c);
@@ -672,6 +677,7 @@ static ssize_t client_take(struct resp_client *c, const char *at, size_t len, bo
 	}
 	if (result == RESP_BAD) {
 		resp_error(c->out, "%s", c->parser.error);
+		resp_count_error(c->thread->shared, c->parser.error, strlen(c->parser.error));
 		return -EPROTO;
 	}
 	if (result != RESP_COMMAND)
@@ -712,6 +718,8 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	}
 	if (commands > 1)
 		stream_charge(stream, commands - 1);
+	if (c->thread->timed.id != RESP_IDS)
+		resp_time(c->thread, RESP_IDS);
 	resp_seen_commands(c); /* before its client hears of them */
 	client_write(c);
 	resp_seen_visit(c, len - used);
@@ -784,7 +792,7 @@ static bool client_quiet(const struct stream *stream)
 {
 	const struct resp_client *c = stream_context(stream);
 
-	return !resp_multi_open(c) && !c->head.len;
+	return !c->pending; /* a part of a command, or MULTI without EXEC, is no work in hand */
 }
 
 static void client_closed(struct stream *stream, int error, const char *reason)

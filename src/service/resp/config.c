@@ -209,10 +209,10 @@ int resp_do_config_resetstat(struct resp_client *c, const struct resp_arg *argv,
 	shared->base[RESP_BASE_MISSES] = totals.store.misses;
 	shared->base[RESP_BASE_EXPIRED] = totals.store.expired;
 	shared->base[RESP_BASE_EVICTED] = totals.store.evictions;
-	shared->base[RESP_BASE_ERRORS] = totals.errors;
 	for (unsigned id = 0; id < RESP_IDS; id++)
 		shared->base_calls[id] = resp_calls_of(shared, id);
 	pthread_mutex_unlock(&shared->lock);
+	resp_errors_reset(shared);
 	resp_ok(c);
 	return 0;
 }

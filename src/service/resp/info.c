@@ -31,15 +31,94 @@ void resp_print(struct resp_out *text, const char *format, ...)
 }
 
 /*
+ * Errors
+ */
+
+static bool error_find(struct resp_errors *e, const char *name)
+{
+	unsigned used = atomic_load_explicit(&e->used, memory_order_acquire);
+
+	for (unsigned i = 0; i < used; i++) {
+		if (strcmp(e->of[i].name, name) != 0)
+			continue;
+		atomic_fetch_add_explicit(&e->of[i].count, 1, memory_order_relaxed);
+		return true;
+	}
+	return false;
+}
+
+/* Another thread may have been first. */
+static void error_add(struct resp_errors *e, const char *name)
+{
+	unsigned used;
+
+	pthread_mutex_lock(&e->lock);
+	used = GET(e->used);
+	if (!error_find(e, name)) {
+		unsigned at = used < RESP_ERROR_CLASSES ? used : 0;
+
+		atomic_fetch_add_explicit(&e->of[at].count, 1, memory_order_relaxed);
+		if (at) {
+			strcpy(e->of[at].name, name);
+			atomic_store_explicit(&e->used, at + 1, memory_order_release);
+		}
+	}
+	pthread_mutex_unlock(&e->lock);
+}
+
+void resp_count_error(struct resp_shared *shared, const char *at, size_t len)
+{
+	const char *end = memchr(at, ' ', MIN(len, RESP_ERROR_NAME - 1));
+	char name[RESP_ERROR_NAME] = "ERR";
+
+	if (end) {
+		memcpy(name, at, (size_t)(end - at));
+		name[end - at] = '\0';
+	}
+	for (char *c = name; *c; c++)
+		if (strchr("#:\r\n", *c)) /* a script may say anything, and INFO is lines of fields */
+			*c = '_';
+	if (!error_find(&shared->errors, name))
+		error_add(&shared->errors, name);
+}
+
+static uint64_t errors_of(const struct resp_shared *shared)
+{
+	unsigned used = atomic_load_explicit(&shared->errors.used, memory_order_acquire);
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < used; i++)
+		sum += GET(shared->errors.of[i].count);
+	return sum;
+}
+
+void resp_errors_reset(struct resp_shared *shared)
+{
+	unsigned used = atomic_load_explicit(&shared->errors.used, memory_order_acquire);
+
+	for (unsigned i = 0; i < used; i++)
+		atomic_store_explicit(&shared->errors.of[i].count, 0, memory_order_relaxed);
+}
+
+/*
  * Numbers of all threads
  */
 
+void resp_time(struct resp_thread *thread, unsigned id)
+{
+	struct resp_timed *timed = &thread->timed;
+	uint64_t now = time_now();
+
+	if (timed->id != RESP_IDS)
+		atomic_store_explicit(&thread->ns[timed->id], GET(thread->ns[timed->id]) + now - timed->since,
+				      memory_order_relaxed);
+	*timed = (struct resp_timed){.since = now, .id = id};
+}
+
 static void add_thread(const struct resp_thread *thread, struct resp_totals *out)
 {
-	for (unsigned id = 0; id < RESP_IDS; id++) {
+	for (unsigned id = 0; id < RESP_IDS; id++)
 		out->commands += GET(thread->calls[id]);
-		out->errors += GET(thread->failed[id]) + GET(thread->rejected[id]);
-	}
 	out->reads += GET(thread->figures.reads);
 	out->writes += GET(thread->figures.writes);
 	out->bytes_in += GET(thread->figures.bytes_in);
@@ -356,7 +435,7 @@ static void put_stats(struct info *info)
 	NUMBER(info, "tracking_total_items", 0);
 	NUMBER(info, "tracking_total_prefixes", 0);
 	NUMBER(info, "unexpected_error_replies", 0);
-	NUMBER(info, "total_error_replies", since(info, RESP_BASE_ERRORS, t->errors));
+	NUMBER(info, "total_error_replies", errors_of(info->shared));
 	NUMBER(info, "total_reads_processed", since(info, RESP_BASE_READS, t->reads));
 	NUMBER(info, "total_writes_processed", since(info, RESP_BASE_WRITES, t->writes));
 	NUMBER(info, "io_threaded_reads_processed", 0);
@@ -410,11 +489,11 @@ struct resp_calls resp_calls_of(const struct resp_shared *shared, unsigned id)
 		sum.calls += GET(thread->calls[id]);
 		sum.failed += GET(thread->failed[id]);
 		sum.rejected += GET(thread->rejected[id]);
+		sum.ns += GET(thread->ns[id]);
 	}
 	return sum;
 }
 
-/* Times are not measured. */
 static void put_commands(struct info *info)
 {
 	for (unsigned id = 0; id < RESP_IDS; id++) {
@@ -427,21 +506,37 @@ static void put_commands(struct info *info)
 		sum.calls -= base.calls;
 		sum.failed -= base.failed;
 		sum.rejected -= base.rejected;
+		sum.ns -= base.ns;
 		if (sum.calls || sum.failed || sum.rejected)
 			resp_print(info->text,
-				   "cmdstat_%s:calls=%llu,usec=0,usec_per_call=0.00,rejected_calls=%llu,"
+				   "cmdstat_%s:calls=%llu,usec=%llu,usec_per_call=%.2f,rejected_calls=%llu,"
 				   "failed_calls=%llu\r\n",
 				   resp_commands[id].name, (unsigned long long)sum.calls,
+				   (unsigned long long)(sum.ns / TIME_US),
+				   sum.calls ? (double)sum.ns / TIME_US / (double)sum.calls : 0.0,
 				   (unsigned long long)sum.rejected, (unsigned long long)sum.failed);
 	}
 }
 
 static void put_errors(struct info *info)
 {
-	uint64_t errors = since(info, RESP_BASE_ERRORS, info->totals.errors);
+	const struct resp_errors *e = &info->shared->errors;
+	unsigned used = atomic_load_explicit(&e->used, memory_order_acquire), order[RESP_ERROR_CLASSES];
 
-	if (errors)
-		resp_print(info->text, "errorstat_ERR:count=%llu\r\n", (unsigned long long)errors);
+	for (unsigned i = 0; i < used; i++) {
+		unsigned at = i;
+
+		for (; at > 0 && strcmp(e->of[order[at - 1]].name, e->of[i].name) > 0; at--)
+			order[at] = order[at - 1];
+		order[at] = i;
+	}
+	for (unsigned i = 0; i < used; i++) {
+		uint64_t count = GET(e->of[order[i]].count);
+
+		if (count)
+			resp_print(info->text, "errorstat_%s:count=%llu\r\n", e->of[order[i]].name,
+				   (unsigned long long)count);
+	}
 }
 
 static void put_latency(struct info *info)

@@ -10,7 +10,8 @@
 
 struct kept {
 	const struct resp_command *command;
-	bool failed, rejected; /* when EXEC carried it out */
+	bool failed, rejected;       /* when EXEC carried it out */
+	char error[RESP_ERROR_NAME]; /* the begin of its reply then */
 	unsigned argc;
 	struct resp_arg argv[]; /* and the bytes behind them */
 };
@@ -257,10 +258,13 @@ static int exec_one(struct resp_client *c, struct kept *kept)
 
 	kept->failed = false;
 	kept->rejected = !resp_may(c, kept->command, kept->argv, kept->argc);
-	if (kept->rejected)
-		return 0;
-	rc = resp_carry_out(c, kept->command, kept->argv, kept->argc);
+	resp_time(c->thread, kept->command->id);
+	rc = kept->rejected ? 0 : resp_carry_out(c, kept->command, kept->argv, kept->argc);
 	kept->failed = c->out->len > len && c->out->at[len] == '-';
+	if (kept->failed) {
+		memset(kept->error, 0, sizeof(kept->error));
+		memcpy(kept->error, c->out->at + len + 1, MIN(c->out->len - len - 1, sizeof(kept->error)));
+	}
 	return rc;
 }
 
@@ -274,8 +278,10 @@ static void count_kept(struct resp_client *c)
 		const struct kept *kept = m->kept[i];
 
 		resp_count(kept->rejected ? &thread->rejected[kept->command->id] : &thread->calls[kept->command->id]);
-		if (kept->failed)
+		if (kept->failed && !kept->rejected)
 			resp_count(&thread->failed[kept->command->id]);
+		if (kept->failed)
+			resp_count_error(thread->shared, kept->error, sizeof(kept->error));
 	}
 }
 
@@ -304,6 +310,7 @@ int resp_do_exec(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	resp_array(c->out, m->count);
 	for (unsigned i = 0; i < m->count && rc == 0; i++)
 		rc = exec_one(c, m->kept[i]);
+	resp_time(c->thread, RESP_CMD_EXEC);
 	if (rc == 0)
 		rc = resp_view_commit(c);
 	if (rc == -EAGAIN || rc == -ESTALE)

@@ -60,13 +60,25 @@ enum resp_base {
 	RESP_BASE_MISSES,
 	RESP_BASE_EXPIRED,
 	RESP_BASE_EVICTED,
-	RESP_BASE_ERRORS,
 	RESP_BASES
+};
+
+/* Errors by the word they begin with, as in "ERR". The table only grows; what is beyond it is an ERR. */
+#define RESP_ERROR_CLASSES 64u
+#define RESP_ERROR_NAME 32u /* of Redis: longer words are an ERR, too */
+struct resp_errors {
+	pthread_mutex_t lock;  /* of growing */
+	_Atomic unsigned used; /* the first is ERR */
+	struct {
+		char name[RESP_ERROR_NAME];
+		_Atomic uint64_t count;
+	} of[RESP_ERROR_CLASSES];
 };
 
 /* What INFO tells of one command. */
 struct resp_calls {
 	uint64_t calls, failed, rejected;
+	uint64_t ns; /* that they took */
 };
 
 struct resp_sample {
@@ -89,6 +101,7 @@ struct resp_shared {
 	uint64_t peak;                /* most memory that was seen in use */
 	uint64_t base[RESP_BASES];    /* what counters were at the last CONFIG RESETSTAT */
 	struct resp_calls base_calls[RESP_IDS];
+	struct resp_errors errors;    /* has a lock of its own */
 	struct resp_scripts *scripts; /* that are known; NULL: off */
 	struct resp_pubsub *pubsub;   /* has a lock of its own */
 };
@@ -118,6 +131,12 @@ struct resp_pinned {
 	struct store_ref ref;
 };
 
+/* Commands of one kind, one behind the other in a visit, share two looks at the clock. */
+struct resp_timed {
+	uint64_t since; /* time_now() */
+	unsigned id;    /* RESP_IDS: none */
+};
+
 struct resp_thread {
 	struct service_part part;
 	struct resp_shared *shared;
@@ -131,6 +150,8 @@ struct resp_thread {
 	struct resp_script *script;                        /* what runs scripts; NULL: none ran yet */
 	struct resp_published *published, *published_last; /* by the command under way */
 	_Atomic uint64_t calls[RESP_IDS], failed[RESP_IDS], rejected[RESP_IDS]; /* read by others, for figures */
+	_Atomic uint64_t ns[RESP_IDS];
+	struct resp_timed timed;
 	struct resp_figures figures;
 	struct resp_mailbox mailbox;
 	struct resp_note kill; /* CLIENT KILL has marked clients of it */
@@ -434,6 +455,10 @@ void resp_scripts_count(const struct resp_shared *shared, uint64_t *count, uint6
 /*
  * info.c
  */
+/* Count an error reply, of which `at` is behind the '-'. Any thread. */
+void resp_count_error(struct resp_shared *shared, const char *at, size_t len);
+/* What the thread does from now on is a command's; RESP_IDS: of none. Until then it was the last one's. */
+void resp_time(struct resp_thread *thread, unsigned id);
 /* The service's clock: figures of a second. */
 uint64_t resp_sample(void *shared, uint64_t now);
 extern _Atomic uint64_t resp_refused; /* connections, of this process */

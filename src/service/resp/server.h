@@ -49,7 +49,7 @@ bool resp_offered(const struct resp_command *command);
  */
 struct resp_totals {
 	uint64_t clients, pubsub, kept; /* connections, now; of them, those that subscribed, and that said MULTI */
-	uint64_t commands, errors;
+	uint64_t commands;
 	uint64_t reads, writes, bytes_in, bytes_out, buffer_bytes;
 	struct store_stats store;
 	/* As in struct resp_shared */
@@ -60,6 +60,7 @@ struct resp_totals {
 void resp_get_totals(struct resp_client *c, struct resp_totals *out);
 /* What was called so often, failed and was rejected, since the process began. Under shared->lock. */
 struct resp_calls resp_calls_of(const struct resp_shared *shared, unsigned id);
+void resp_errors_reset(struct resp_shared *shared);
 /* Bytes that the store and connections use. */
 uint64_t resp_memory(const struct resp_totals *totals);
 unsigned resp_tcp_port(const struct resp_client *c);

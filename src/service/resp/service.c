@@ -88,6 +88,9 @@ static int resp_open(const struct service_host *host, const void *values, void *
 		return -ENOMEM;
 	}
 	pthread_mutex_init(&shared->lock, NULL);
+	pthread_mutex_init(&shared->errors.lock, NULL);
+	strcpy(shared->errors.of[0].name, "ERR");
+	atomic_store(&shared->errors.used, 1);
 	*out = shared;
 	return 0;
 }
@@ -99,6 +102,7 @@ static void resp_close(void *of)
 	must(list_empty(&shared->clients) && list_empty(&shared->threads));
 	resp_pubsub_free(shared->pubsub);
 	pthread_mutex_destroy(&shared->lock);
+	pthread_mutex_destroy(&shared->errors.lock);
 	resp_scripts_close(shared);
 	free(shared);
 }
@@ -142,6 +146,7 @@ static int resp_thread_init(struct service_part *part)
 	thread->store = shared->store;
 	thread->kv = container_of(part->thread->part[WIRE_KV], struct kv_thread, part);
 	thread->out.most = REPLY_MAX;
+	thread->timed.id = RESP_IDS;
 	thread->kill.fn = resp_kill_marked;
 	rc = resp_mailbox_init(&thread->mailbox);
 	if (rc != 0)
