@@ -240,6 +240,12 @@
 	    "Returns the values of all fields of a hash.")                                                             \
 	ROW(HINCRBY, "hincrby", 4, RESP_WRITE | RESP_DENYOOM | RESP_FAST, 1, 1, 1, RESP_HASH, "2.0.0", "O(1)",         \
 	    "Adds an integer to a field of a hash.")                                                                   \
+	ROW(HINCRBYFLOAT, "hincrbyfloat", 4, RESP_WRITE | RESP_DENYOOM | RESP_FAST, 1, 1, 1, RESP_HASH, "2.6.0",       \
+	    "O(1)", "Adds a number to a field of a hash.")                                                             \
+	ROW(HSTRLEN, "hstrlen", 3, RESP_READONLY | RESP_FAST, 1, 1, 1, RESP_HASH, "3.2.0", "O(1)",                     \
+	    "Returns the length of a field's value.")                                                                  \
+	ROW(HRANDFIELD, "hrandfield", -2, RESP_READONLY, 1, 1, 1, RESP_HASH, "6.2.0",                                  \
+	    "O(N) for N fields that are returned", "Returns fields of a hash at random.")                              \
 	ROW(HSETNX, "hsetnx", 4, RESP_WRITE | RESP_DENYOOM | RESP_FAST, 1, 1, 1, RESP_HASH, "2.0.0", "O(1)",           \
 	    "Sets a field of a hash where the hash does not have it.")                                                 \
 	ROW(HSCAN, "hscan", -3, RESP_READONLY, 1, 1, 1, RESP_HASH, "2.8.0",                                            \

@@ -96,9 +96,9 @@ static bool something_left(void)
 	struct channel_service *service = services_channel(&server.services);
 	bool left;
 
-	pthread_mutex_lock(&service->names.lock);
-	left = quota_taken(service->names.limit.quota) || quota_taken(service->joined.quota);
-	pthread_mutex_unlock(&service->names.lock);
+	pthread_mutex_lock(&service->table.lock);
+	left = quota_taken(service->table.names.quota) || quota_taken(service->joined.quota);
+	pthread_mutex_unlock(&service->table.lock);
 	return left || count_descriptors() > descriptors;
 }
 
@@ -402,12 +402,11 @@ END_TEST
 
 static void say_addresses(const char *text)
 {
-	struct channel_name *name;
+	const struct meet_name *name;
 
 	server_pause();
-	name = container_of(services_channel(&server.services)->names.name[0], struct channel_name, name);
-	name->addresses_len = (uint32_t)strlen(text);
-	memcpy(name->addresses, text, name->addresses_len);
+	name = services_channel(&server.services)->table.name[0];
+	ck_assert(meet_keep_addresses(name->member[0], text, (uint32_t)strlen(text)));
 	server_resume();
 }
 
@@ -673,7 +672,7 @@ static void wait_listens(pid_t pid)
 {
 	uint64_t until = time_now() + 60 * TIME_S;
 
-	for (; !services_channel(&server.services)->names.entered; usleep(1000)) {
+	for (; !quota_taken(services_channel(&server.services)->table.names.quota); usleep(1000)) {
 		ck_assert_msg(kill(pid, 0) == 0, "the peer ended");
 		ck_assert_msg(time_now() < until, "the peer does not listen");
 	}

@@ -67,6 +67,40 @@ test_redis_cli() {
 	cli flushall </dev/null
 }
 
+# A hash is a value of another type for rdmad's own clients, which may write over it. The log has it as what it is.
+test_hashes() {
+	local field
+	cli hset hash one 1 two 2 </dev/null && says '^2$' "hset"
+	server=unix://$dir/rdmad.sock
+	expect 1 kv get hash && complains 'type' "kv get of a hash"
+	expect 0 kv set hash text
+	cli type hash </dev/null && says '^string$' "the type of what was written over a hash"
+	expect 0 kv del hash
+	server=''
+	field=$(head -c 65000 /dev/zero | tr '\0' f)
+	cli hset hash "$field" 1 </dev/null && says '^1$' "a hash of nearly 64 KiB"
+	cli hset hash b "$(head -c 600 /dev/zero | tr '\0' f)" </dev/null
+	says 'ERR hash would have 65610 bytes, and rdmad keeps hashes of 65536 at most' "a hash of more than 64 KiB"
+	cli hlen hash </dev/null && says '^1$' "what is left of it"
+	cli del hash </dev/null
+}
+
+test_hashes_in_the_log() {
+	mkdir -p "$dir/log.d"
+	start_at 127.0.0.1 '' "log = { directory = \"$dir/log.d\"; policy = \"always\"; };"
+	cli hset hash one 1 two 2 </dev/null
+	cli expire hash 1000 </dev/null
+	cli hincrby hash one 5 </dev/null && says '^6$' hincrby
+	stop
+	mkdir -p "$dir/log.d"
+	start_at 127.0.0.1 '' "log = { directory = \"$dir/log.d\"; policy = \"always\"; };"
+	cli hgetall hash </dev/null
+	[[ $(tr '\n' ' ' <"$dir/out") == "one 6 two 2 " ]] || fail "a hash of the log"
+	cli type hash </dev/null && says '^hash$' "its type"
+	cli ttl hash </dev/null && says '^(9[0-9]*|1000)$' "its time to live"
+	stop
+}
+
 test_redis_benchmark() {
 	has redis-benchmark || return
 	timeout 240 redis-benchmark -p "$port" -n "$(part 10000)" -P 4 -c 20 -t ping,set,get,incr,mset --csv >"$dir/out" 2>"$dir/err" ||
@@ -173,10 +207,12 @@ says_password() {
 start
 see
 test_redis_cli
+test_hashes
 test_redis_benchmark
 test_beside
 test_exporter
 stop
+test_hashes_in_the_log
 test_passwords
 [[ $failures == 0 && $skipped ]] && exit 77
 conclude

@@ -111,7 +111,7 @@ static void tear_down(void)
 	for (unsigned i = 0; i < CLIENTS; i++)
 		UNTIL(!clients[i].conn);
 	conn_pair_rest(&pair);
-	ck_assert_uint_eq(quota_taken(services_channel(&services)->names.limit.quota), 0);
+	ck_assert_uint_eq(quota_taken(services_channel(&services)->table.names.quota), 0);
 	ck_assert_uint_eq(quota_taken(services_channel(&services)->joined.quota), 0);
 	ck_assert_uint_eq(services.thread.active, 0);
 	conn_pair_close(&pair);
@@ -298,7 +298,7 @@ START_TEST(test_listener_leaves)
 	submit(j.listener, WIRE_OP_CHANNEL_LEAVE, 0, NULL, 0, NULL, 0, 0);
 	UNTIL(j.listener->last.op == WIRE_OP_CHANNEL_LEAVE);
 	ck_assert_uint_eq(answer_of(j.listener, 0, WIRE_OP_CHANNEL_LEAVE), WIRE_OK);
-	ck_assert_uint_eq(quota_taken(services_channel(&services)->names.limit.quota), 0);
+	ck_assert_uint_eq(quota_taken(services_channel(&services)->table.names.quota), 0);
 	ck_assert_uint_eq(answer_of(waits, 0, WIRE_OP_CHANNEL_OPEN), WIRE_NOT_FOUND);
 	submit_data(j.opener, "bytes", 5, 5, 0);
 	UNTIL(j.acceptor->count == 5);
@@ -351,25 +351,21 @@ END_TEST
 /* More than fit in a message. */
 START_TEST(test_list_pages)
 {
-	static struct channel_name names[200];
+	struct meet_table *table = &services_channel(&services)->table;
+	struct fabric_source nobody = {0};
+	struct meet_name *names[200];
 	struct wire_channel_entry entry;
-	struct client *c = connect_with(0, 0, 8192), *listener = connect_for(1, "n");
-	struct meet_table *table = &services_channel(&services)->names;
-	struct conn *conn;
+	struct client *c = connect_with(0, 0, 8192);
 	unsigned found = 0, pages = 0;
 	char prefix[WIRE_CHANNEL_NAME_MAX];
 	uint64_t cursor = 0;
+	enum wire_status status;
 	const char *why;
 
-	ck_assert_uint_eq(ask_listen(listener, "n", CAPACITY, ""), WIRE_OK);
-	conn = container_of(table->name[0], struct channel_name, name)->listener->conn;
-	submit(listener, WIRE_OP_CHANNEL_LEAVE, 0, NULL, 0, NULL, 0, 0);
-	UNTIL(!table->entered);
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
-		names[i].name.len = WIRE_CHANNEL_NAME_MAX;
-		snprintf(names[i].name.text, sizeof(names[i].name.text), "%0*u", WIRE_CHANNEL_NAME_MAX - 1, i);
-		ck_assert_int_eq(meet_enter(table, &names[i].name, conn, &why), 0);
-		ck_assert_int_eq(meet_enter(table, &names[i].name, conn, &why), -EEXIST);
+		snprintf(prefix, sizeof(prefix), "%0*u", WIRE_CHANNEL_NAME_MAX - 1, i);
+		names[i] = meet_name_new(table, &nobody, prefix, WIRE_CHANNEL_NAME_MAX, 1, &status, &why);
+		ck_assert_ptr_nonnull(names[i]);
 	}
 	do {
 		unsigned before = c->got;
@@ -377,7 +373,7 @@ START_TEST(test_list_pages)
 		submit(c, WIRE_OP_CHANNEL_LIST, 0, &cursor, sizeof(cursor), NULL, 0, 0);
 		ck_assert_uint_eq(answer_of(c, before, WIRE_OP_CHANNEL_LIST), WIRE_OK);
 		for (uint32_t at = 8; at < c->last.length; at += sizeof(entry) + WIRE_CHANNEL_NAME_MAX)
-			ck_assert_mem_eq(c->body + at + sizeof(entry), names[found++].name.text, WIRE_CHANNEL_NAME_MAX);
+			ck_assert_mem_eq(c->body + at + sizeof(entry), names[found++]->text, WIRE_CHANNEL_NAME_MAX);
 		cursor = c->index;
 		pages++;
 	} while (cursor);
@@ -389,10 +385,10 @@ START_TEST(test_list_pages)
 	submit(c, WIRE_OP_CHANNEL_LIST, 0, &cursor, sizeof(cursor), NULL, 0, 0);
 	ck_assert_uint_eq(answer_of(c, pages, WIRE_OP_CHANNEL_LIST), WIRE_OK);
 	ck_assert_uint_eq(c->last.length, 8 + 10 * (sizeof(entry) + WIRE_CHANNEL_NAME_MAX));
-	ck_assert_mem_eq(c->body + 8 + sizeof(entry), names[190].name.text, WIRE_CHANNEL_NAME_MAX);
+	ck_assert_mem_eq(c->body + 8 + sizeof(entry), names[190]->text, WIRE_CHANNEL_NAME_MAX);
 	ck_assert_uint_eq(c->index, 0);
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++)
-		meet_remove(table, &names[i].name);
+		meet_name_free(table, names[i]);
 }
 END_TEST
 

@@ -131,8 +131,8 @@ static void tear_down(void)
 	for (unsigned i = 0; i < CLIENTS; i++)
 		UNTIL(!clients[i].conn);
 	conn_pair_rest(&pair);
-	ck_assert_uint_eq(quota_taken(services_peer(&services)->groups.limit.quota), 0);
-	ck_assert_uint_eq(services_peer(&services)->members, 0);
+	ck_assert_uint_eq(quota_taken(services_peer(&services)->table.names.quota), 0);
+	ck_assert_uint_eq(services_peer(&services)->table.members, 0);
 	ck_assert_uint_eq(services.thread.active, 0);
 	conn_pair_close(&pair);
 	services_close(&services);
@@ -368,7 +368,7 @@ START_TEST(test_member_takes_nothing)
 	conn_pair_rest(&pair);
 	ck_assert(!clients[5].closed);
 	pair.now += STALL_TIMEOUT + 1;
-	UNTIL(services_peer(&services)->members == 63);
+	UNTIL(services_peer(&services)->table.members == 63);
 	clients[5].stops = false;
 }
 END_TEST
@@ -380,7 +380,7 @@ START_TEST(test_leaves_before)
 {
 	join(0, "work", 2, 0);
 	end(&clients[0], _i ? -EIO : 0);
-	ck_assert_uint_eq(quota_taken(services_peer(&services)->groups.limit.quota), 0);
+	ck_assert_uint_eq(quota_taken(services_peer(&services)->table.names.quota), 0);
 	ck_assert_uint_eq(count_of("peer_left"), 1);
 	/* another size, as it is another group */
 	join(1, "work", 3, 0);
@@ -395,7 +395,7 @@ START_TEST(test_gives_its_place_back)
 	for (unsigned i = 0; i < 4; i++)
 		join(i, "work", 5, i == 2 ? WIRE_PEER_ANY_RANK : i);
 	end(&clients[_i], -EIO);
-	ck_assert_uint_eq(services_peer(&services)->members, 3);
+	ck_assert_uint_eq(services_peer(&services)->table.members, 3);
 	join(4, "work", 5, _i == 2 ? WIRE_PEER_ANY_RANK : (uint32_t)_i);
 	join(5, "work", 5, 4);
 	for (unsigned i = 0; i < 6; i++)
@@ -412,7 +412,7 @@ START_TEST(test_leaves_while_told)
 	submit_join(connect_for(2, "work"), "work", 3, 2, "tcp://10.0.0.2:7000");
 	conn_close(b->conn, -EIO, "dies");
 	conn_pair_rest(&pair);
-	UNTIL(a->told == 3 || a->closed || services_peer(&services)->members == 2);
+	UNTIL(a->told == 3 || a->closed || services_peer(&services)->table.members == 2);
 	if (a->told) {
 		ck_assert_uint_eq(a->size, 3);
 		ck_assert_uint_eq(clients[2].told, 3);
@@ -428,13 +428,13 @@ START_TEST(test_group_lasts)
 	c = join(2, "work", 2, 0);
 	assert_refused(c, WIRE_EXISTS, "complete");
 	end(a, -EIO);
-	ck_assert_uint_eq(quota_taken(services_peer(&services)->groups.limit.quota), 1);
+	ck_assert_uint_eq(quota_taken(services_peer(&services)->table.names.quota), 1);
 	/* it will not be whole again, and its name is free */
 	c = join(3, "work", 2, 0);
 	ck_assert_uint_eq(c->got, 0);
-	ck_assert_uint_eq(quota_taken(services_peer(&services)->groups.limit.quota), 2);
+	ck_assert_uint_eq(quota_taken(services_peer(&services)->table.names.quota), 2);
 	end(b, 0);
-	ck_assert_uint_eq(quota_taken(services_peer(&services)->groups.limit.quota), 1);
+	ck_assert_uint_eq(quota_taken(services_peer(&services)->table.names.quota), 1);
 	join(4, "work", 2, WIRE_PEER_ANY_RANK);
 	assert_told(c, 2, (const unsigned[]){3, 4});
 	ck_assert_uint_ne(c->number, a->number);
@@ -456,7 +456,7 @@ START_TEST(test_name_revoked)
 	conn_pair_rest(&pair);
 	assert_refused(c, WIRE_DENIED, "no right to the name");
 	ck_assert(!a->closed && !b->closed);
-	ck_assert_uint_eq(services_peer(&services)->members, 2);
+	ck_assert_uint_eq(services_peer(&services)->table.members, 2);
 	list(c, text, sizeof(text)); /* of what it may use */
 	ck_assert_str_eq(text, "work 2/2: 0=tcp://10.0.0.0:7000 1=tcp://10.0.0.1:7000\n");
 	services_revise_names(pair.server.group, "wa");
@@ -465,8 +465,8 @@ START_TEST(test_name_revoked)
 	UNTIL(a->closed && b->closed);
 	conn_group_get_stats(pair.server.group, &stats);
 	ck_assert_uint_eq(stats.revoked, 2);
-	ck_assert_uint_eq(services_peer(&services)->members, 0);
-	ck_assert_uint_eq(quota_taken(services_peer(&services)->groups.limit.quota), 0);
+	ck_assert_uint_eq(services_peer(&services)->table.members, 0);
+	ck_assert_uint_eq(quota_taken(services_peer(&services)->table.names.quota), 0);
 }
 END_TEST
 
@@ -478,16 +478,16 @@ START_TEST(test_leaves)
 	submit(a, WIRE_OP_PEER_LEAVE, NULL, 0, NULL, 0);
 	UNTIL(a->last.op == WIRE_OP_PEER_LEAVE);
 	ck_assert_uint_eq(a->last.status, WIRE_OK);
-	ck_assert_uint_eq(quota_taken(services_peer(&services)->groups.limit.quota), 0);
+	ck_assert_uint_eq(quota_taken(services_peer(&services)->table.names.quota), 0);
 	submit_join(a, "work", 2, 0, "");
 	b = join(1, "work", 2, 1);
 	UNTIL(a->told == 2 && b->told == 2);
 	submit(a, WIRE_OP_PEER_LEAVE, NULL, 0, NULL, 0);
 	submit_join(a, "work", 2, 0, "");
-	UNTIL(quota_taken(services_peer(&services)->groups.limit.quota) == 2);
+	UNTIL(quota_taken(services_peer(&services)->table.names.quota) == 2);
 	submit(a, WIRE_OP_PEER_LEAVE, NULL, 0, NULL, 0);
 	submit(a, WIRE_OP_PEER_LEAVE, NULL, 0, NULL, 0);
-	UNTIL(quota_taken(services_peer(&services)->groups.limit.quota) == 1);
+	UNTIL(quota_taken(services_peer(&services)->table.names.quota) == 1);
 }
 END_TEST
 
@@ -508,7 +508,7 @@ START_TEST(test_expires)
 	UNTIL(b->got == 1);
 	assert_refused(b, WIRE_BUSY, "ranks 2, 3 of 4 did not come, and rank 0 had come and left within 5 s");
 	ck_assert_uint_eq(count_of("peer_expired"), 2);
-	ck_assert_uint_eq(quota_taken(services_peer(&services)->groups.limit.quota), 0);
+	ck_assert_uint_eq(quota_taken(services_peer(&services)->table.names.quota), 0);
 	ck_assert_uint_eq(services_deadline(&services), TIME_NEVER);
 	/* and may ask again, by the same connection */
 	submit_join(a, "work", 2, 0, "tcp://10.0.0.0:7000");
@@ -579,7 +579,7 @@ START_TEST(test_rank_taken)
 	submit_join(c, "work", 3, 1, "");
 	conn_pair_rest(&pair);
 	ck_assert_uint_eq(c->got, 1);
-	ck_assert_uint_eq(services_peer(&services)->members, 1);
+	ck_assert_uint_eq(services_peer(&services)->table.members, 1);
 }
 END_TEST
 
@@ -600,7 +600,7 @@ START_TEST(test_bad_numbers)
 	assert_refused(join(4, "work", 4, UINT32_MAX - 1), WIRE_RANGE, "the last is 3");
 	assert_refused(join(5, "", 4, 0), WIRE_TOO_LARGE, "a name of 0 bytes");
 	ck_assert_uint_eq(count_of("peer_refused"), 6);
-	ck_assert_uint_eq(quota_taken(services_peer(&services)->groups.limit.quota), 0);
+	ck_assert_uint_eq(quota_taken(services_peer(&services)->table.names.quota), 0);
 }
 END_TEST
 
@@ -634,7 +634,7 @@ START_TEST(test_second_join)
 	submit_join(c, "work", 2, 1, "");
 	UNTIL(c->got == 2);
 	assert_refused(c, WIRE_EXISTS, "is a member");
-	ck_assert_uint_eq(services_peer(&services)->members, 2);
+	ck_assert_uint_eq(services_peer(&services)->table.members, 2);
 }
 END_TEST
 
@@ -664,7 +664,7 @@ START_TEST(test_list)
 	list(&clients[1], text, sizeof(text));
 	ck_assert_str_eq(text, "a? 1/3: -1=tcp://10.0.0.1:7000\n"
 			       "b 1/2: 1=tcp://10.0.0.2:7000\n");
-	services_peer(&services)->settings.list = false;
+	services_peer(&services)->table.secret = true;
 	ck_assert_uint_eq(list(c, text, sizeof(text)), 1);
 	ck_assert_str_eq(text, "");
 }
@@ -850,7 +850,7 @@ START_TEST(test_limit_groups)
 	submit_join(c, "c", 2, 0, "");
 	conn_pair_rest(&pair);
 	ck_assert_uint_eq(c->got, 1);
-	ck_assert_uint_eq(quota_taken(services_peer(&services)->groups.limit.quota), 2);
+	ck_assert_uint_eq(quota_taken(services_peer(&services)->table.names.quota), 2);
 }
 END_TEST
 
@@ -901,7 +901,7 @@ START_TEST(test_many_times)
 		end(&clients[!(i % 2)], 0);
 	}
 	ck_assert_uint_eq(count_of("peer_groups"), 200);
-	ck_assert_uint_eq(quota_taken(services_peer(&services)->groups.limit.quota), 0);
+	ck_assert_uint_eq(quota_taken(services_peer(&services)->table.names.quota), 0);
 }
 END_TEST
 

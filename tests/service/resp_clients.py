@@ -140,8 +140,8 @@ def errors():
         ("role", ["master", 0, []]),
         ("module list", []),
         ("latency history x", []),
-        ("replicaof no one", "-ERR unknown command 'replicaof', rdmad stores strings, see rdmad-resp(7)"),
-        ("monitor", "-ERR unknown command 'monitor', rdmad stores strings, see rdmad-resp(7)"),
+        ("replicaof no one", "-ERR unknown command 'replicaof', rdmad stores strings and hashes, see rdmad-resp(7)"),
+        ("monitor", "-ERR unknown command 'monitor', rdmad stores strings and hashes, see rdmad-resp(7)"),
         ("acl whoami", "default"),
         ("acl getuser x", None),
         ("acl cat x", "-ERR Unknown category 'x'"),
@@ -350,7 +350,7 @@ def python3_redis():
         try:
             r.lpush("list", 1)
         except redis.ResponseError as error:
-            check("lists", str(error), re.compile("unknown command 'LPUSH', rdmad stores strings.*"))
+            check("lists", str(error), re.compile("unknown command 'LPUSH', rdmad stores strings and hashes.*"))
         r.delete("py")
         r.close()
     return 0

@@ -209,6 +209,7 @@ def cursor(command, reply, other, slack):
 DIFFERENCES = {
     b"pttl": milliseconds, b"pexpiretime": milliseconds, b"ttl": seconds, b"expiretime": seconds, b"object": encoding,
     b"memory": bytes_taken, b"keys": unordered, b"dbsize": fewer, b"randomkey": by_chance, b"scan": cursor,
+    b"hrandfield": by_chance,
 }
 
 
@@ -367,6 +368,36 @@ def scan(r):
                              [b"type", r.choice([b"string", b"STRING", b"hash", b"list"])], [b"match"], [b"novalues"])
 
 
+# Redis keeps fields in their order up to this length, and rdmad always does.
+FIELDS = [b"f", b"g", b"", b"field:1", b"\x00\r\n", b"F" * 64, b"1", b"n", b"m"]
+
+
+def small(r):
+    return r.choice([lambda: r.text()[:64], r.integer, lambda: r.fraction()[:64]])()
+
+
+def hashes(r):
+    key, field = r.key(), r.choice(FIELDS)
+    fields = [r.choice(FIELDS) for _ in range(r.choice([1, 1, 2, 3, 5, 20]))]
+    pairs = [word for name in fields for word in (name, small(r))] + ([b"odd"] if r.random() < 0.05 else [])
+    return r.choice([
+        lambda: [b"hset", key] + pairs, lambda: [b"hset", key] + pairs, lambda: [b"hmset", key] + pairs,
+        lambda: [b"hsetnx", key, field, small(r)], lambda: [b"hget", r.any_key(), field], lambda: [b"hmget", r.any_key()] + fields,
+        lambda: [r.choice([b"hgetall", b"hkeys", b"hvals", b"hlen"]), r.any_key()],
+        lambda: [r.choice([b"hgetall", b"hkeys", b"hvals", b"hlen"]), key],
+        lambda: [b"hdel", key] + fields, lambda: [r.choice([b"hexists", b"hstrlen"]), r.any_key(), field],
+        lambda: [b"hincrby", key, field, r.integer()], lambda: [b"hincrbyfloat", key, field, r.fraction()],
+        lambda: [b"hscan", r.any_key()] + hscan(r),
+        lambda: [b"hrandfield", key] + r.choice([[], [b"0"], [b"100"], [b"x"], [b"100", b"WithValues"], [b"1", b"foo"],
+                                                 [b"1", b"withvalues", b"x"], [b"-9223372036854775808", b"withvalues"]]),
+        lambda: [r.choice([b"hset", b"hget", b"hdel", b"hlen", b"hscan", b"hincrby", b"hrandfield"])]])()
+
+
+def hscan(r):
+    words = [r.choice([b"0", b"0", b"0", b"x", b"5"])]
+    return words + r.options([b"match", pattern(r)], [b"count", r.choice([b"1", b"10", b"0", b"x"])], [b"match"], [b"foo", b"bar"])
+
+
 def wrong_arity(r):
     name = r.choice([b"get", b"set", b"setnx", b"setex", b"psetex", b"getset", b"getdel", b"getex", b"mget", b"mset", b"msetnx", b"append",
                      b"strlen", b"getrange", b"substr", b"setrange", b"incr", b"decr", b"incrby", b"decrby", b"incrbyfloat", b"del",
@@ -392,7 +423,7 @@ def connection(r):
 
 
 KINDS = [(get, 20), (several, 6), (write_one, 14), (set_value, 16), (getex, 5), (set_several, 5), (ranges, 8), (count, 10), (expire, 9),
-         (rename, 4), (copy, 3), (tell, 6), (wrong_arity, 2), (connection, 3), (flush, 0.3)]
+         (rename, 4), (copy, 3), (hashes, 14), (tell, 6), (wrong_arity, 2), (connection, 3), (flush, 0.3)]
 
 
 def command(r):

@@ -1,76 +1,28 @@
 /*
- * agent.c: a connection of the channel service: what it is, whom it ends with, and what becomes of it by time.
+ * agent.c: a connection of the channel service: whom it ends with, and what becomes of it by time.
  */
 #include "service/channel/channel.h"
-
-#include <stdlib.h>
 
 #define LEAVE_PATIENCE (5 * TIME_S) /* for what was sent to an end before its partner's end */
 
 static struct channel_thread *thread_of(const struct service_part *part)
 {
-	return container_of((struct service_part *)(uintptr_t)part, struct channel_thread, part);
-}
-
-static struct channel_agent *agent_at(struct list *node)
-{
-	return container_of(node, struct channel_agent, node);
-}
-
-static uint64_t agent_now(const struct channel_agent *a)
-{
-	return service_part_now(&a->thread->part);
-}
-
-int channel_thread_init(struct service_part *part)
-{
-	list_init(&thread_of(part)->waiting);
-	list_init(&thread_of(part)->leaving);
-	return 0;
-}
-
-void *channel_agent_new(struct service_part *part, const struct service_way *way)
-{
-	struct channel_agent *a = calloc(1, sizeof(*a));
-
-	(void)way;
-	if (!a)
-		return NULL;
-	a->thread = thread_of(part);
-	return a;
-}
-
-static void agent_established(struct conn *conn)
-{
-	((struct channel_agent *)conn_context(conn))->conn = conn;
-}
-
-void channel_agent_enter(struct channel_agent *a, struct list *list, uint64_t patience)
-{
-	a->deadline = agent_now(a) + patience;
-	list_add_tail(list, &a->node);
-	service_part_join(&a->thread->part);
-}
-
-void channel_agent_leave(struct channel_agent *a)
-{
-	a->thread->uninvited -= a->role == CHANNEL_WAITS && !a->invited;
-	list_del(&a->node);
-	service_part_leave(&a->thread->part);
+	return container_of((struct service_part *)(uintptr_t)part, struct channel_thread, meet.part);
 }
 
 static int (*const requests[])(struct channel_agent *a, const struct wire_record *record, const void *body) = {
 	[WIRE_OP_CHANNEL_OPEN] = channel_serve_open,     [WIRE_OP_CHANNEL_DATA] = channel_relay,
 	[WIRE_OP_CHANNEL_TAIL] = channel_relay,          [WIRE_OP_CHANNEL_WANT] = channel_relay,
-	[WIRE_OP_CHANNEL_LISTEN] = channel_serve_listen, [WIRE_OP_CHANNEL_LIST] = channel_serve_list,
-	[WIRE_OP_CHANNEL_LEAVE] = channel_serve_leave,
+	[WIRE_OP_CHANNEL_LISTEN] = channel_serve_listen, [WIRE_OP_CHANNEL_LEAVE] = channel_serve_leave,
 };
 
 static int agent_record(struct conn *conn, const struct wire_record *record, const void *body)
 {
 	struct channel_agent *a = conn_context(conn);
 
-	must(service_part_is_mine(&a->thread->part));
+	must(service_part_is_mine(&a->m.thread->part));
+	if (record->op == WIRE_OP_CHANNEL_LIST && !record->status && !record->flags && a->m.role == MEET_FRESH)
+		return meet_serve_list(&a->m, record, body);
 	if (record->op >= ARRAY_SIZE(requests) || !requests[record->op] || record->status)
 		return -EPROTO;
 	if (record->flags && requests[record->op] != channel_relay)
@@ -78,142 +30,178 @@ static int agent_record(struct conn *conn, const struct wire_record *record, con
 	return requests[record->op](a, record, body);
 }
 
+static uint32_t entry_put(const struct meet_name *name, uint32_t *member, uint8_t *out, uint32_t room)
+{
+	struct wire_channel_entry entry = {.capacity = name->capacity, .clients = name->clients, .name_len = name->len};
+	uint32_t bytes = (uint32_t)sizeof(entry) + WIRE_PAD(name->len);
+
+	*member = 0;
+	if (bytes > room)
+		return 0;
+	memset(out, 0, bytes);
+	memcpy(out, &entry, sizeof(entry));
+	memcpy(out + sizeof(entry), name->text, name->len);
+	return bytes;
+}
+
 /*
  * Ends
  */
-
-/* The partner of one that has gone: what was on its way to it goes on, then it ends. It sees by WIRE_CHANNEL_LAST if
- * that was in peace. */
-static void agent_left(struct channel_agent *a)
+static void guest_leaves(struct meet_member *m)
 {
-	a->partner = NULL;
-	a->role = CHANNEL_LEAVES;
-	channel_agent_enter(a, &a->thread->leaving, LEAVE_PATIENCE);
+	if (list_linked(&m->of_name))
+		list_del(&m->of_name);
+	m->name = NULL;
 }
 
-static void leave_name(struct channel_agent *a)
+void channel_clients(struct channel_agent *a, int change)
 {
-	if (!list_linked(&a->of_name))
-		return;
-	list_del(&a->of_name);
-	channel_name_clients(channel_service_of(a), a->name, -1);
-	a->name = NULL;
+	struct meet_table *table = meet_table_of(&a->m);
+
+	pthread_mutex_lock(&table->lock);
+	a->m.name->clients += (uint32_t)change;
+	pthread_mutex_unlock(&table->lock);
 }
 
+static void give(struct channel_agent *a)
+{
+	quota_give(a->share);
+	a->share = NULL;
+}
+
+static void wait_ends(void *agent)
+{
+	struct channel_agent *a = agent;
+
+	meet_rest(&a->m);
+	guest_leaves(&a->m);
+	if (list_linked(&a->uninvited))
+		list_del(&a->uninvited);
+	give(a);
+	a->m.role = MEET_FRESH;
+	a->m.token = 0;
+}
+
+static void wait_is_late(void *agent)
+{
+	struct channel_agent *a = agent;
+
+	channel_count(a, CHANNEL_COUNT_EXPIRED, 1);
+	meet_wait_refused(&a->m, WIRE_BUSY, 0, "who listens on that name did not come in time");
+}
+
+/* What was on its way to the partner goes on, then that ends. It sees by WIRE_CHANNEL_LAST if that was in peace. */
 static void joined_ends(struct channel_agent *a)
 {
 	struct channel_agent *partner = a->partner;
 
-	leave_name(a);
-	leave_name(partner);
-	channel_give(a);
-	channel_give(partner);
-	if (partner != a)
-		agent_left(partner);
+	if (a->m.name)
+		channel_clients(a, -1);
+	guest_leaves(&a->m);
+	guest_leaves(&partner->m);
+	give(a);
+	give(partner);
+	if (partner == a)
+		return;
+	partner->partner = NULL;
+	partner->m.role = MEET_LEAVES;
+	partner->m.deadline = service_part_now(&a->m.thread->part) + LEAVE_PATIENCE;
+	meet_list(&partner->m, &channel_thread_of(a)->leaving);
 }
 
 void channel_listener_ends(struct channel_agent *a)
 {
-	struct channel_service *service = channel_service_of(a);
-	struct channel_name *name = a->name;
 	struct list *pos, *next;
 
-	meet_remove(&service->names, &name->name);
-	list_for_each_safe (pos, next, &a->thread->waiting)
-		if (agent_at(pos)->name == name)
-			channel_wait_refused(agent_at(pos), WIRE_NOT_FOUND, "who listened on that name has gone");
-	while (!list_empty(&name->joined))
-		leave_name(list_first(&name->joined, struct channel_agent, of_name));
-	free(name);
-	a->name = NULL;
-	a->role = CHANNEL_FRESH;
+	list_for_each_safe (pos, next, &a->m.name->guests) {
+		struct meet_member *guest = container_of(pos, struct meet_member, of_name);
+
+		if (guest->role == MEET_WAITS)
+			meet_wait_refused(guest, WIRE_NOT_FOUND, 0, "who listened on that name has gone");
+		else
+			guest_leaves(guest);
+	}
+	meet_leave(&a->m);
+	a->m.role = MEET_FRESH;
 }
 
 static void agent_closed(struct conn *conn, int error, const char *reason)
 {
 	struct channel_agent *a = conn_context(conn);
+	bool unheard = a->m.role == MEET_JOINED && !a->last;
+	struct conn_info info;
 
-	if (a->role == CHANNEL_JOINED && !a->last)
-		meet_log_end(conn, "channel", error ? reason : "ended its channel without a word");
 	/* an agent that has said its last word may not wait for what else comes */
-	else if (error && a->role < CHANNEL_JOINED)
-		meet_log_end(conn, "channel", reason);
-	if (a->role == CHANNEL_LISTENS)
+	if (unheard || (error && a->m.role < MEET_JOINED)) {
+		conn_get_info(conn, &info);
+		log_warn("channel", "%s (%s): %s", info.peer, info.transport,
+			 error ? reason : "ended its channel without a word");
+	}
+	if (a->m.role == MEET_MEMBER)
 		channel_listener_ends(a);
-	else if (a->role == CHANNEL_WAITS)
-		channel_wait_ends(a);
-	else if (a->role == CHANNEL_JOINED)
+	else if (a->m.role == MEET_WAITS)
+		wait_ends(a);
+	else if (a->m.role == MEET_JOINED)
 		joined_ends(a);
-	else if (list_linked(&a->node))
-		channel_agent_leave(a);
-	free(a);
+	meet_rest(&a->m);
+	meet_agent_free(a);
 }
 
 /*
- * Time
+ * The thread
  */
-static int look_waiting(struct channel_agent *a, uint64_t now)
+static const struct meet_view view = {
+	.agent_size = sizeof(struct channel_agent),
+	.op = WIRE_OP_CHANNEL_OPEN,
+	.reply = CHANNEL_REPLY_MAX,
+	.refused = CHANNEL_COUNT_REFUSED,
+	.limits = CHANNEL_COUNT_LIMITS,
+	.revoked = "its right to the name was revoked",
+	.ends = wait_ends,
+	.late = wait_is_late,
+	.entry = entry_put,
+};
+
+int channel_thread_init(struct service_part *part)
 {
-	if (now < a->deadline)
-		return !a->invited && channel_invite(a);
-	channel_count(a, CHANNEL_COUNT_EXPIRED, 1);
-	channel_wait_refused(a, WIRE_BUSY, "who listens on that name did not come in time");
-	return 1;
-}
-
-static int look_leaving(struct channel_agent *a, uint64_t now)
-{
-	if (now < a->deadline && !conn_idle(a->conn))
-		return 0;
-	channel_agent_leave(a);
-	conn_close(a->conn, 0, "the other end of the channel is gone");
-	return 1;
-}
-
-/* Where all were invited, those behind the first whose time lasts are none to look at. */
-static int look_at_waiting(struct channel_thread *t, uint64_t now)
-{
-	struct list *pos, *next;
-	int n = 0;
-
-	list_for_each_safe (pos, next, &t->waiting) {
-		if (!t->uninvited && now < agent_at(pos)->deadline)
-			break;
-		n += look_waiting(agent_at(pos), now);
-	}
-	return n;
-}
-
-static int look_at_leaving(struct channel_thread *t, uint64_t now)
-{
-	struct list *pos, *next;
-	int n = 0;
-
-	list_for_each_safe (pos, next, &t->leaving)
-		n += look_leaving(agent_at(pos), now);
-	return n;
+	meet_thread_init(part, &view);
+	list_init(&thread_of(part)->uninvited);
+	list_init(&thread_of(part)->leaving);
+	return 0;
 }
 
 int channel_thread_progress(struct service_part *part)
 {
 	struct channel_thread *t = thread_of(part);
 	uint64_t now = service_part_now(part);
+	int n = meet_turn(&t->meet);
+	struct list *pos, *next;
 
-	return look_at_waiting(t, now) + look_at_leaving(t, now);
-}
+	list_for_each_safe (pos, next, &t->uninvited)
+		n += channel_invite(container_of(pos, struct channel_agent, uninvited));
+	list_for_each_safe (pos, next, &t->leaving) {
+		struct meet_member *m = container_of(pos, struct meet_member, node);
 
-static uint64_t first_deadline(const struct list *list)
-{
-	return list_empty(list) ? TIME_NEVER : list_first(list, struct channel_agent, node)->deadline;
+		if (now < m->deadline && !conn_idle(m->conn))
+			continue;
+		meet_rest(m);
+		conn_close(m->conn, 0, "the other end of the channel is gone");
+		n++;
+	}
+	return n;
 }
 
 uint64_t channel_thread_deadline(const struct service_part *part)
 {
-	return MIN(first_deadline(&thread_of(part)->waiting), first_deadline(&thread_of(part)->leaving));
+	const struct channel_thread *t = thread_of(part);
+
+	if (list_empty(&t->leaving))
+		return t->meet.next;
+	return MIN(t->meet.next, list_first(&t->leaving, struct meet_member, node)->deadline);
 }
 
 const struct conn_ops channel_agent_ops = {
-	.established = agent_established,
+	.established = meet_established,
 	.record = agent_record,
 	.closed = agent_closed,
 };

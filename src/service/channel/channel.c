@@ -1,4 +1,4 @@
-/* channel.c: the row of the channel service, and what all its workers share: names, and how much a source may have. */
+/* channel.c: the row of the channel service: its settings, its counters, its limits. */
 #include "service/channel/channel.h"
 #include "service/internal.h"
 
@@ -51,40 +51,12 @@ static const char *const counters[] = {
 	[CHANNEL_COUNTS] = NULL,
 };
 
-/*
- * Names
- */
-void channel_name_clients(struct channel_service *service, struct channel_name *name, int change)
-{
-	pthread_mutex_lock(&service->names.lock);
-	name->clients += (uint32_t)change;
-	pthread_mutex_unlock(&service->names.lock);
-}
-
-static uint32_t entry_put(const struct meet_name *meet, uint32_t *part, uint8_t *out, uint32_t room)
-{
-	const struct channel_name *name = container_of((struct meet_name *)(uintptr_t)meet, struct channel_name, name);
-	struct wire_channel_entry entry = {.capacity = name->capacity, .clients = name->clients, .name_len = meet->len};
-	uint32_t bytes = (uint32_t)sizeof(entry) + WIRE_PAD(meet->len);
-
-	*part = 0;
-	if (bytes > room)
-		return 0;
-	memset(out, 0, bytes);
-	memcpy(out, &entry, sizeof(entry));
-	memcpy(out + sizeof(entry), meet->text, meet->len);
-	return bytes;
-}
-
-/*
- * The process
- */
 static void channel_close(void *shared)
 {
 	struct channel_service *service = shared;
 
-	meet_table_close(&service->names);
 	quota_destroy(service->joined.quota);
+	meet_close(&service->table);
 	free(service);
 }
 
@@ -97,8 +69,7 @@ static int channel_open(const struct service_host *host, const void *values, voi
 	if (!service)
 		return -ENOMEM;
 	service->settings = *(const struct channel_settings *)values;
-	service->names.entry = entry_put;
-	service->names.limit = (struct meet_limit){
+	service->table.names = (struct meet_limit){
 		.max = (uint32_t)service->settings.names,
 		.per_source = (uint32_t)names_per_source(values),
 		.full = "as many names are listened on as channel.names of its rdmad.conf allows",
@@ -112,7 +83,7 @@ static int channel_open(const struct service_host *host, const void *values, voi
 		.enough = "this address, network of IPv6 (/64) or user has as many channels as "
 			  "channel.joined_per_source allows",
 	};
-	rc = meet_table_open(&service->names);
+	rc = meet_open(&service->table);
 	if (rc == 0)
 		rc = meet_limit_open(&service->joined);
 	if (rc == 0)
@@ -127,12 +98,8 @@ static void channel_status(const void *shared, struct service_report *report)
 	const struct channel_service *service = shared;
 
 	report->begin(report, "channel");
-	report->number(report, "names", quota_taken(service->names.limit.quota));
-	report->number(report, "names_max", service->names.limit.max);
-	report->number(report, "names_per_source", service->names.limit.per_source);
-	report->number(report, "joined", quota_taken(service->joined.quota));
-	report->number(report, "joined_max", service->joined.max);
-	report->number(report, "joined_per_source", service->joined.per_source);
+	meet_limit_report(&service->table.names, "names", report);
+	meet_limit_report(&service->joined, "joined", report);
 	report->end(report);
 }
 
@@ -140,7 +107,7 @@ static void channel_resources(const void *shared, struct service_report *report)
 {
 	const struct channel_service *service = shared;
 
-	report->number(report, "channel_names_now", service ? quota_taken(service->names.limit.quota) : 0);
+	report->number(report, "channel_names_now", service ? quota_taken(service->table.names.quota) : 0);
 	report->number(report, "channel_joined_now", service ? quota_taken(service->joined.quota) : 0);
 }
 
@@ -159,7 +126,7 @@ const struct service service_channel = {
 	.progress = channel_thread_progress,
 	.deadline = channel_thread_deadline,
 	.ops = &channel_agent_ops,
-	.revised = channel_agent_revised,
-	.agent_new = channel_agent_new,
-	.agent_free = free,
+	.revised = meet_revised,
+	.agent_new = meet_agent_new,
+	.agent_free = meet_agent_free,
 };

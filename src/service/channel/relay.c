@@ -44,7 +44,7 @@ static void put_piece(struct wire_record *out, const struct wire_record *record,
 /* The next piece. False: there is no room for it. */
 static bool relay_piece(struct channel_agent *a, const struct wire_record *record, const void *body)
 {
-	struct conn *to = a->partner->conn;
+	struct conn *to = a->partner->m.conn;
 	uint32_t head = head_of(record), most = WIRE_BODY_MAX(conn_granted(to)->message_size) - head;
 	uint32_t count = MIN(MIN(record->arg - a->relayed, most), PIECE);
 	struct wire_record *out = conn_reserve(to, head + count, NULL);
@@ -59,29 +59,25 @@ static bool relay_piece(struct channel_agent *a, const struct wire_record *recor
 	return true;
 }
 
-/* A sender whose records go on, though slowly, is not one that is stalled: its time begins anew. */
-static int relay_waits(struct channel_agent *a)
-{
-	if (a->got_on)
-		conn_yield(a->conn);
-	a->got_on = false;
-	return -EAGAIN;
-}
-
 int channel_relay(struct channel_agent *a, const struct wire_record *record, const void *body)
 {
-	if (!record_is_right(record) || a->role < CHANNEL_JOINED)
+	if (!record_is_right(record) || a->m.role < MEET_JOINED)
 		return -EPROTO;
-	if (a->role == CHANNEL_LEAVES)
+	if (a->m.role == MEET_LEAVES)
 		return 0; /* no client is left to have it */
 	if (a->last && record->op == WIRE_OP_CHANNEL_DATA)
 		return -EPROTO;
 	do {
-		if (!relay_piece(a, record, body))
-			return relay_waits(a);
-	} while (a->relayed < record->arg && conn_time_left(a->conn));
+		if (relay_piece(a, record, body))
+			continue;
+		/* a sender whose records go on, though slowly, is not one that is stalled: its time begins anew */
+		if (a->got_on)
+			conn_yield(a->m.conn);
+		a->got_on = false;
+		return -EAGAIN;
+	} while (a->relayed < record->arg && conn_time_left(a->m.conn));
 	if (a->relayed < record->arg) {
-		conn_yield(a->conn);
+		conn_yield(a->m.conn);
 		return -EAGAIN;
 	}
 	a->relayed = 0;

@@ -1,181 +1,128 @@
-/* agent.c: a connection of the peer service: its end, how long it waits, and what it is told when its group is
- * complete. */
+/* agent.c: a connection of the peer service: its end, and what it is told when its group is complete. */
 #include "service/peer/peer.h"
 
-#include <stdlib.h>
-
 #define TELL_BYTES (256u * 1024) /* in one turn, so that a large group does not make the others wait */
-#define LOOKS 16 /* at clients that wait, in one turn: where time is up, the missing ranks are looked for and named */
 
 static struct meeting_thread *thread_of(const struct service_part *part)
 {
-	return container_of((struct service_part *)(uintptr_t)part, struct meeting_thread, part);
+	return container_of((struct service_part *)(uintptr_t)part, struct meeting_thread, meet.part);
 }
-
-int meeting_thread_init(struct service_part *part)
-{
-	list_init(&thread_of(part)->waiting);
-	list_init(&thread_of(part)->looked);
-	list_init(&thread_of(part)->telling);
-	thread_of(part)->next = thread_of(part)->coming = TIME_NEVER;
-	return 0;
-}
-
-void *meeting_agent_new(struct service_part *part, const struct service_way *way)
-{
-	struct meeting_agent *a = calloc(1, sizeof(*a));
-
-	(void)way;
-	if (!a)
-		return NULL;
-	a->thread = thread_of(part);
-	a->rank = WIRE_PEER_ANY_RANK;
-	return a;
-}
-
-void meeting_agent_free(void *agent)
-{
-	struct meeting_agent *a = agent;
-
-	free(a->addresses);
-	free(a);
-}
-
-static void agent_established(struct conn *conn)
-{
-	((struct meeting_agent *)conn_context(conn))->conn = conn;
-}
-
-static int (*const requests[])(struct meeting_agent *a, const struct wire_record *record, const void *body) = {
-	[WIRE_OP_PEER_JOIN] = meeting_serve_join,
-	[WIRE_OP_PEER_LIST] = meeting_serve_list,
-	[WIRE_OP_PEER_LEAVE] = meeting_serve_leave,
-};
 
 static int agent_record(struct conn *conn, const struct wire_record *record, const void *body)
 {
 	struct meeting_agent *a = conn_context(conn);
 
-	must(service_part_is_mine(&a->thread->part));
-	if (record->op >= ARRAY_SIZE(requests) || !requests[record->op] || record->status || record->flags)
+	must(service_part_is_mine(&a->m.thread->part));
+	if (record->status || record->flags)
 		return -EPROTO;
-	return requests[record->op](a, record, body);
+	if (record->op == WIRE_OP_PEER_JOIN)
+		return meeting_serve_join(a, record, body);
+	if (record->op == WIRE_OP_PEER_LIST)
+		return meet_serve_list(&a->m, record, body);
+	return record->op == WIRE_OP_PEER_LEAVE ? meeting_serve_leave(a, record, body) : -EPROTO;
+}
+
+static void wait_ends(void *agent)
+{
+	struct meeting_agent *a = agent;
+
+	meet_rest(&a->m);
+	if (a->m.name)
+		meet_leave(&a->m);
+	a->m.role = MEET_FRESH;
+}
+
+static void wait_is_late(void *agent)
+{
+	struct meeting_agent *a = agent;
+	char missing[320], why[400];
+
+	snprintf(why, sizeof(why), "%s within %.6g s", meeting_group_missing(a->m.name, missing, sizeof(missing)),
+		 (double)a->m.patience / TIME_S);
+	meet_count(&a->m, MEETING_COUNT_EXPIRED);
+	meet_wait_refused(&a->m, WIRE_BUSY, 1, why);
 }
 
 void meeting_agent_part(struct meeting_agent *a)
 {
-	meeting_agent_rest(a);
-	if (a->role == MEETING_WAITS)
-		meeting_count(a, MEETING_COUNT_LEFT);
-	if (a->group)
-		meeting_group_leave(a);
-	a->role = MEETING_FRESH;
+	if (a->m.role == MEET_WAITS)
+		meet_count(&a->m, MEETING_COUNT_LEFT);
+	wait_ends(a);
 }
 
 static void agent_closed(struct conn *conn, int error, const char *reason)
 {
 	struct meeting_agent *a = conn_context(conn);
+	struct conn_info info;
 
-	if (error)
-		meet_log_end(conn, "peer", reason);
-	meeting_agent_part(a);
-	meeting_agent_free(a);
-}
-
-/*
- * In lists of the thread, which looks at them in each turn
- */
-static void agent_list(struct meeting_agent *a, struct list *list)
-{
-	list_add_tail(list, &a->node);
-	service_part_join(&a->thread->part);
-}
-
-void meeting_agent_wait(struct meeting_agent *a)
-{
-	a->role = MEETING_WAITS;
-	a->thread->next = MIN(a->thread->next, a->deadline);
-	agent_list(a, &a->thread->waiting);
-}
-
-void meeting_agent_rest(struct meeting_agent *a)
-{
-	if (!list_linked(&a->node))
-		return;
-	list_del(&a->node);
-	service_part_leave(&a->thread->part);
-}
-
-void meeting_agents_tell(struct meeting_group *group)
-{
-	for (uint32_t i = 0; i < group->size; i++) {
-		struct meeting_agent *a = group->member[i];
-
-		meeting_agent_rest(a);
-		a->role = MEETING_MEMBER;
-		a->told = 0;
-		agent_list(a, &a->thread->telling);
+	if (error) {
+		conn_get_info(conn, &info);
+		log_warn("peer", "%s (%s): %s", info.peer, info.transport, reason);
 	}
+	meeting_agent_part(a);
+	meet_agent_free(a);
 }
 
 /*
  * To tell
  */
+void meeting_agents_tell(struct meet_name *group)
+{
+	for (uint32_t i = 0; i < group->size; i++) {
+		struct meeting_agent *a = container_of(group->member[i], struct meeting_agent, m);
+
+		meet_rest(&a->m);
+		a->m.role = MEET_MEMBER;
+		a->told = 0;
+		meet_list(&a->m, &thread_of(&a->m.thread->part)->telling);
+	}
+}
 
 /* One more page. Its bytes; 0: there is no room now, agent_writable() comes. Of one that has gone meanwhile nothing is
  * known but that. */
 static uint32_t tell_page(struct meeting_agent *a)
 {
-	static const struct meeting_agent gone = {0};
-	struct meeting_group *group = a->group;
-	struct wire_peer_group page = {.number = group->number, .size = group->size, .rank = a->rank, .first = a->told};
+	struct meet_name *group = a->m.name;
+	struct wire_peer_group page = {
+		.number = group->number, .size = group->size, .rank = a->m.rank, .first = a->told};
 	uint32_t room, used = sizeof(page), bytes;
-	struct wire_record *reply = conn_reserve_reply(a->conn, WIRE_OP_PEER_JOIN, a->id, MEETING_PAGE_MIN, &room);
+	struct wire_record *reply = conn_reserve_reply(a->m.conn, WIRE_OP_PEER_JOIN, a->m.id, MEETING_PAGE_MIN, &room);
 
 	if (!reply)
 		return 0;
-	if (!a->told && group->name.issues) {
+	if (!a->told && group->issues) {
 		reply->flags |= WIRE_PEER_TICKET;
-		conn_seal(a->conn, group->name.secret, sizeof(group->name.secret), (uint8_t *)(reply + 1) + used);
+		conn_seal(a->m.conn, group->secret, sizeof(group->secret), (uint8_t *)(reply + 1) + used);
 		used += WIRE_SEALED;
 	}
 	for (; a->told < group->size; a->told++, page.count++) {
-		const struct meeting_agent *member = group->member[a->told];
-		struct meeting_agent none = gone;
+		const struct meet_member *member = group->member[a->told], gone = {.rank = a->told};
 
-		none.rank = a->told;
-		bytes = meeting_member_put(member ? member : &none, true, (uint8_t *)(reply + 1) + used, room - used);
+		bytes = meeting_member_put(member ? member : &gone, true, (uint8_t *)(reply + 1) + used, room - used);
 		if (!bytes)
 			break;
 		used += bytes;
 	}
 	memcpy(reply + 1, &page, sizeof(page));
-	conn_commit(a->conn, reply, used);
-	return used;
-}
-
-static uint32_t tell(struct meeting_agent *a)
-{
-	uint32_t used = tell_page(a);
-
-	if (!used || a->told == a->group->size)
-		meeting_agent_rest(a);
+	conn_commit(a->m.conn, reply, used);
 	return used;
 }
 
 /* In turn, a page to each. */
 static int tell_some(struct meeting_thread *t)
 {
-	uint32_t told = 0;
+	uint32_t told = 0, used;
 	int n = 0;
 
-	while (told < TELL_BYTES && !list_empty(&t->telling)) {
-		struct meeting_agent *a = list_first(&t->telling, struct meeting_agent, node);
+	for (; told < TELL_BYTES && !list_empty(&t->telling); n++) {
+		struct meeting_agent *a = list_first(&t->telling, struct meeting_agent, m.node);
 
-		list_del(&a->node);
-		list_add_tail(&t->telling, &a->node);
-		told += tell(a);
-		n++;
+		list_del(&a->m.node);
+		list_add_tail(&t->telling, &a->m.node);
+		used = tell_page(a);
+		if (!used || a->told == a->m.name->size)
+			meet_rest(&a->m);
+		told += used;
 	}
 	return n;
 }
@@ -184,56 +131,44 @@ static void agent_writable(struct conn *conn)
 {
 	struct meeting_agent *a = conn_context(conn);
 
-	if (a->role == MEETING_MEMBER && a->told < a->group->size && !list_linked(&a->node))
-		agent_list(a, &a->thread->telling);
+	if (a->m.role == MEET_MEMBER && a->told < a->m.name->size && !list_linked(&a->m.node))
+		meet_list(&a->m, &thread_of(&a->m.thread->part)->telling);
 }
 
 /*
- * Time
+ * The thread
  */
-static void look_at(struct meeting_thread *t, struct meeting_agent *a, uint64_t now)
-{
-	if (now >= a->deadline) {
-		meeting_join_expired(a);
-		return;
-	}
-	list_del(&a->node);
-	list_add_tail(&t->looked, &a->node);
-	t->coming = MIN(t->coming, a->deadline);
-}
+static const struct meet_view view = {
+	.agent_size = sizeof(struct meeting_agent),
+	.op = WIRE_OP_PEER_JOIN,
+	.reply = MEETING_PAGE_MIN,
+	.refused = MEETING_COUNT_REFUSED,
+	.limits = MEETING_COUNT_LIMITS,
+	.revoked = "its right to the name of its group was revoked",
+	.ends = wait_ends,
+	.late = wait_is_late,
+	.entry = meeting_group_entry,
+};
 
-/* At some of them, when a client's time is up; then at the next ones in the turns that follow. */
-static int look_at_waiting(struct meeting_thread *t, uint64_t now)
+int meeting_thread_init(struct service_part *part)
 {
-	int n = 0;
-
-	if (now < t->next)
-		return 0;
-	for (; n < LOOKS && !list_empty(&t->waiting); n++)
-		look_at(t, list_first(&t->waiting, struct meeting_agent, node), now);
-	t->next = 0;
-	if (!list_empty(&t->waiting))
-		return n;
-	list_prepend(&t->waiting, &t->looked);
-	t->next = t->coming;
-	t->coming = TIME_NEVER;
-	return n;
+	meet_thread_init(part, &view);
+	list_init(&thread_of(part)->telling);
+	return 0;
 }
 
 int meeting_thread_progress(struct service_part *part)
 {
-	struct meeting_thread *t = thread_of(part);
-
-	return look_at_waiting(t, service_part_now(part)) + tell_some(t);
+	return meet_turn(&thread_of(part)->meet) + tell_some(thread_of(part));
 }
 
 uint64_t meeting_thread_deadline(const struct service_part *part)
 {
-	return thread_of(part)->next;
+	return thread_of(part)->meet.next;
 }
 
 const struct conn_ops meeting_agent_ops = {
-	.established = agent_established,
+	.established = meet_established,
 	.record = agent_record,
 	.writable = agent_writable,
 	.closed = agent_closed,

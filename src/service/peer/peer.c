@@ -1,9 +1,8 @@
-/* peer.c: the row of the peer service, and what all its workers share: the groups. */
+/* peer.c: the row of the peer service: its settings, its counters, its limit. */
 #include "service/peer/peer.h"
 #include "service/internal.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 
 #define AT(member) offsetof(struct meeting_settings, member)
 
@@ -41,94 +40,11 @@ static const char *const counters[] = {
 	[MEETING_COUNTS] = NULL,
 };
 
-/*
- * Groups
- */
-
-void meeting_group_free(struct meeting_group *group)
-{
-	free(group->presence);
-	free(group->member);
-	free(group);
-}
-
-struct meeting_group *meeting_group_new(const char *name, uint32_t name_len, uint32_t size)
-{
-	struct meeting_group *group = calloc(1, sizeof(*group));
-
-	if (!group)
-		return NULL;
-	group->name.len = name_len;
-	memcpy(group->name.text, name, name_len);
-	group->size = size;
-	group->member = calloc(size, sizeof(struct meeting_agent *));
-	group->presence = calloc(size, 1);
-	if (group->member && group->presence)
-		return group;
-	meeting_group_free(group);
-	return NULL;
-}
-
-static bool number_is_free(struct meeting_service *service, uint32_t number)
-{
-	bool free = number != 0;
-
-	pthread_mutex_lock(&service->groups.lock);
-	for (uint32_t i = 0; i < service->settings.groups && free; i++)
-		free = !service->groups.name[i] || meeting_group_of(service->groups.name[i])->number != number;
-	pthread_mutex_unlock(&service->groups.lock);
-	return free;
-}
-
-uint32_t meeting_group_number(struct meeting_service *service)
-{
-	uint32_t number;
-
-	do {
-		if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
-			return 0;
-	} while (!number_is_free(service, number));
-	return number;
-}
-
-/* A group's entry, with its members from *member on. */
-static uint32_t entry_put(const struct meet_name *name, uint32_t *member, uint8_t *out, uint32_t room)
-{
-	const struct meeting_group *group = meeting_group_of(name);
-	uint32_t used = (uint32_t)sizeof(struct wire_peer_entry) + WIRE_PAD(name->len), bytes, i = *member;
-	struct wire_peer_entry entry = {.number = group->number,
-					.size = group->size,
-					.here = group->here,
-					.name_len = name->len,
-					.flags = i ? WIRE_PEER_FURTHER : 0};
-
-	if (room < used + sizeof(struct wire_peer_member) + WIRE_PEER_ADDRESSES_MAX)
-		return 0;
-	memset(out, 0, used);
-	for (; i < group->size; i++) {
-		if (!group->member[i])
-			continue;
-		bytes = meeting_member_put(group->member[i], false, out + used, room - used);
-		if (!bytes)
-			break;
-		used += bytes;
-		entry.count++;
-	}
-	*member = i < group->size ? i : 0;
-	memcpy(out, &entry, sizeof(entry));
-	memcpy(out + sizeof(entry), name->text, name->len);
-	return used;
-}
-
-/*
- * The process
- */
 static void meeting_close(void *shared)
 {
 	struct meeting_service *service = shared;
 
-	must(!service->members);
-	meet_table_close(&service->groups);
+	meet_close(&service->table);
 	free(service);
 }
 
@@ -141,15 +57,14 @@ static int meeting_open(const struct service_host *host, const void *values, voi
 	if (!service)
 		return -ENOMEM;
 	service->settings = *(const struct meeting_settings *)values;
-	service->settings.groups_per_source = groups_per_source(values);
-	service->groups.entry = entry_put;
-	service->groups.limit = (struct meet_limit){
+	service->table.secret = !service->settings.list;
+	service->table.names = (struct meet_limit){
 		.max = (uint32_t)service->settings.groups,
-		.per_source = (uint32_t)service->settings.groups_per_source,
+		.per_source = (uint32_t)groups_per_source(values),
 		.full = "the server has as many groups as it may have",
 		.enough = "this address, network of IPv6 (/64) or user has begun as many groups as one may",
 	};
-	rc = meet_table_open(&service->groups);
+	rc = meet_open(&service->table);
 	if (rc == 0)
 		*out = service;
 	else
@@ -157,25 +72,13 @@ static int meeting_open(const struct service_host *host, const void *values, voi
 	return rc;
 }
 
-static uint64_t members_now(struct meeting_service *service)
-{
-	uint64_t n;
-
-	pthread_mutex_lock(&service->groups.lock);
-	n = service->members;
-	pthread_mutex_unlock(&service->groups.lock);
-	return n;
-}
-
 static void meeting_status(const void *shared, struct service_report *report)
 {
 	struct meeting_service *service = (void *)(uintptr_t)shared;
 
 	report->begin(report, "peer");
-	report->number(report, "groups", quota_taken(service->groups.limit.quota));
-	report->number(report, "groups_max", service->settings.groups);
-	report->number(report, "groups_per_source", service->settings.groups_per_source);
-	report->number(report, "members", members_now(service));
+	meet_limit_report(&service->table.names, "groups", report);
+	report->number(report, "members", meet_members(&service->table));
 	report->number(report, "members_max", service->settings.members);
 	report->end(report);
 }
@@ -184,8 +87,8 @@ static void meeting_resources(const void *shared, struct service_report *report)
 {
 	struct meeting_service *service = (void *)(uintptr_t)shared;
 
-	report->number(report, "peer_groups_now", service ? quota_taken(service->groups.limit.quota) : 0);
-	report->number(report, "peer_members_now", service ? members_now(service) : 0);
+	report->number(report, "peer_groups_now", service ? quota_taken(service->table.names.quota) : 0);
+	report->number(report, "peer_members_now", service ? meet_members(&service->table) : 0);
 }
 
 const struct service service_peer = {
@@ -203,7 +106,7 @@ const struct service service_peer = {
 	.progress = meeting_thread_progress,
 	.deadline = meeting_thread_deadline,
 	.ops = &meeting_agent_ops,
-	.revised = meeting_agent_revised,
-	.agent_new = meeting_agent_new,
-	.agent_free = meeting_agent_free,
+	.revised = meet_revised,
+	.agent_new = meet_agent_new,
+	.agent_free = meet_agent_free,
 };

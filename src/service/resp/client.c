@@ -99,9 +99,6 @@ void resp_reply_errno(struct resp_client *c, int error)
 	case E2BIG:
 		resp_error(c->out, "ERR a command or transaction writes %u keys at most", RESP_STEP_MOST);
 		break;
-	case EMEDIUMTYPE:
-		resp_wrong_type(c);
-		break;
 	case ETIME:
 		resp_error(c->out, "ERR script ran for more than %llu ms: see resp.script_time",
 			   (unsigned long long)(shared->settings->script_time / TIME_MS));
@@ -155,7 +152,7 @@ static void unknown_command(struct resp_client *c, const struct resp_arg *argv, 
 		return;
 	}
 	if (resp_is_refused(argv[0].at, argv[0].len)) {
-		resp_error(c->out, "ERR unknown command '%.*s', rdmad stores strings, see rdmad-resp(7)",
+		resp_error(c->out, "ERR unknown command '%.*s', rdmad stores strings and hashes, see rdmad-resp(7)",
 			   (int)MIN(argv[0].len, 128u), argv[0].at);
 		return;
 	}
@@ -264,15 +261,19 @@ bool resp_may(struct resp_client *c, const struct resp_command *command, const s
 int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		   unsigned argc)
 {
+	int rc;
+
 	c->command = command;
-	return resp_serve[command->id](c, argv, argc);
+	rc = resp_serve[command->id](c, argv, argc);
+	return rc == -EMEDIUMTYPE ? resp_wrong_type(c) : rc;
 }
 
 /* GET, straight from the table into the reply. */
 static bool fast_get(struct resp_client *c, const struct resp_arg *key)
 {
 	struct resp_thread *thread = c->thread;
-	uint64_t len, version;
+	struct store_meta meta;
+	uint64_t len;
 	char head[RESP_INT64 + 3] = "$";
 	char *to;
 	int found, n;
@@ -282,11 +283,11 @@ static bool fast_get(struct resp_client *c, const struct resp_arg *key)
 	to = resp_grow(c->out, STORE_COPY_MAX + sizeof(head) + 2);
 	if (!to)
 		return false;
-	found = store_copy(thread->store, key->at, key->len, resp_now(c), to + sizeof(head), STORE_COPY_MAX, &len,
-			   &version);
+	found = store_read(thread->store, key->at, key->len, resp_now(c), to + sizeof(head), STORE_COPY_MAX, &meta);
+	len = meta.len;
 	if (found == 0) /* the miss was counted */
 		resp_null(c->out);
-	if (found != 1 || len > STORE_COPY_MAX)
+	if (found != 1 || len > STORE_COPY_MAX || meta.type != STORE_STRING)
 		return found == 0;
 	n = 1 + resp_write_int64(head + 1, (int64_t)len);
 	memcpy(head + n, "\r\n", 2);

@@ -44,7 +44,7 @@ int resp_do_type(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 
 	if (rc < 0)
 		return rc;
-	resp_simple(c->out, rc ? "string" : "none");
+	resp_simple(c->out, !rc ? "none" : value.type == STORE_HASH ? "hash" : "string");
 	return 0;
 }
 
@@ -199,7 +199,7 @@ static bool same_key(const struct resp_arg *one, const struct resp_arg *other)
 /* The value and its time to live under the key `to`, too. 1: it has them. 0: it was answered. */
 static int copy_to(struct resp_client *c, const struct resp_arg *to, const struct resp_value *value)
 {
-	struct resp_put how = {.expires = value->expires};
+	struct resp_put how = {.expires = value->expires, .type = value->type, .flags = value->flags};
 	int rc;
 
 	if (!resp_may_write(c, to, value->len))
@@ -211,7 +211,7 @@ static int copy_to(struct resp_client *c, const struct resp_arg *to, const struc
 static int rename_to(struct resp_client *c, const struct resp_arg *from, const struct resp_arg *to, bool if_absent)
 {
 	struct resp_value value, other;
-	int rc = resp_view_get(c, from, &value);
+	int rc = resp_view_get_any(c, from, &value);
 
 	if (rc < 0)
 		return rc;
@@ -281,7 +281,7 @@ int resp_do_copy(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 		resp_error(c->out, "ERR source and destination objects are the same");
 		return 0;
 	}
-	rc = resp_view_get(c, &argv[1], &value);
+	rc = resp_view_get_any(c, &argv[1], &value);
 	if (rc > 0 && !replace) {
 		rc = resp_view_stat(c, &argv[2], &other);
 		rc = rc < 0 ? rc : !rc;

@@ -4,6 +4,7 @@
  *   strings.c     whole values: GET, SET and their relatives
  *   parts.c       a part of a value, and values that are numbers
  *   options.c     conditions and times to live, as several commands take them; the digest of a value
+ *   hash.c        hashes
  *   keys.c        keys of any type: deletion, times to live, other names
  *   object.c      what a key takes, and how it is kept
  *   walk.c        all keys
@@ -16,6 +17,11 @@
 /* Whether a value of so many bytes may be written to this key; else it was answered. Asked before the first write of a
  * command, so that one with several keys writes all or none. */
 bool resp_may_write(struct resp_client *c, const struct resp_arg *key, uint64_t len);
+
+/* Whether Redis would keep a hash like this one as a listpack. */
+bool resp_hash_is_small(const struct resp_value *value);
+/* As Redis's strtoul(): nothing is 0, and a number with a minus is taken from 2^64. */
+bool resp_read_cursor(const struct resp_arg *arg, uint64_t *cursor);
 
 /*
  * options.c

@@ -34,11 +34,13 @@ int resp_do_object_encoding(struct resp_client *c, const struct resp_arg *argv, 
 	int64_t number;
 	int rc = look_up(c, &argv[2], &value);
 
-	if (rc > 0 && value.len < RESP_INT64)
-		rc = resp_view_get(c, &argv[2], &value);
+	if (rc > 0 && (value.len < RESP_INT64 || value.type == STORE_HASH))
+		rc = resp_view_get_any(c, &argv[2], &value);
 	if (rc <= 0)
 		return rc;
-	if (value.len < RESP_INT64 && resp_read_int64(value.at, value.len, &number))
+	if (value.type == STORE_HASH)
+		resp_bulk_text(c->out, resp_hash_is_small(&value) ? "listpack" : "hashtable");
+	else if (value.len < RESP_INT64 && resp_read_int64(value.at, value.len, &number))
 		resp_bulk_text(c->out, "int");
 	else
 		resp_bulk_text(c->out, value.len <= EMBEDDED ? "embstr" : "raw");

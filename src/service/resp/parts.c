@@ -1,19 +1,24 @@
 /* parts.c: commands on a part of a value, and on values that are numbers. */
 #include "service/resp/keys.h"
 
-static const struct resp_put kept = {.expires = TIME_NEVER, .keep_expiry = true};
+/* A part of a value is written: the rest of what it is stays. */
+static struct resp_put kept(const struct resp_value *old)
+{
+	return (struct resp_put){.expires = TIME_NEVER, .keep_expiry = true, .flags = old->flags};
+}
 
 /* The value of the length of both, of which the first `len` bytes are those of `old`, then zeros. NULL: *rc, 0 where it
  * was answered. */
 static char *longer(struct resp_client *c, const struct resp_arg *key, const struct resp_value *old, uint64_t len,
 		    int *rc)
 {
+	const struct resp_put put = kept(old);
 	char *at;
 
 	*rc = 0;
 	if (!resp_may_write(c, key, len))
 		return NULL;
-	at = resp_view_begin(c, key, len, &kept, rc);
+	at = resp_view_begin(c, key, len, &put, rc);
 	if (!at)
 		return NULL;
 	if (old->len)
@@ -114,6 +119,7 @@ static int count(struct resp_client *c, const struct resp_arg *key, int64_t delt
 {
 	char text[RESP_INT64];
 	struct resp_value old;
+	struct resp_put put;
 	int64_t number = 0;
 	int rc = resp_view_get(c, key, &old);
 
@@ -127,7 +133,8 @@ static int count(struct resp_client *c, const struct resp_arg *key, int64_t delt
 	}
 	if (!resp_may_write(c, key, RESP_INT64))
 		return 0;
-	rc = resp_view_set(c, key, text, (size_t)resp_write_int64(text, number), &kept);
+	put = kept(&old);
+	rc = resp_view_set(c, key, text, (size_t)resp_write_int64(text, number), &put);
 	if (!rc)
 		resp_number(c->out, number);
 	return rc;
@@ -170,6 +177,7 @@ int resp_do_incrbyfloat(struct resp_client *c, const struct resp_arg *argv, unsi
 	char text[RESP_LONG_DOUBLE];
 	long double number = 0, delta;
 	struct resp_value old;
+	struct resp_put put;
 	int rc = resp_view_get(c, &argv[1], &old), len;
 
 	if (rc < 0)
@@ -187,7 +195,8 @@ int resp_do_incrbyfloat(struct resp_client *c, const struct resp_arg *argv, unsi
 		return -EINVAL;
 	if (!resp_may_write(c, &argv[1], (uint64_t)len))
 		return 0;
-	rc = resp_view_set(c, &argv[1], text, (size_t)len, &kept);
+	put = kept(&old);
+	rc = resp_view_set(c, &argv[1], text, (size_t)len, &put);
 	if (!rc)
 		resp_bulk(c->out, text, (size_t)len);
 	return rc;

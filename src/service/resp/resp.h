@@ -7,6 +7,7 @@
  *   view.c        what a command sees of the store and changes in it, as one step
  *   multi.c       MULTI, EXEC, DISCARD, WATCH
  *   strings.c     commands on strings
+ *   hash.c        commands on hashes
  *   keys.c        commands on keys of any type, and on all keys
  *   connection.c  HELLO, AUTH, and others about the connection
  *   clients.c     what is seen of a client: CLIENT LIST, KILL and others
@@ -140,6 +141,7 @@ struct resp_thread {
 	struct resp_out out;   /* replies of the stream that is visited */
 	struct text_pins pins; /* and values that they have */
 	struct resp_view *view;
+	struct resp_fields *fields;                        /* of the hash that is changed; NULL: none was yet */
 	struct resp_script *script;                        /* what runs scripts; NULL: none ran yet */
 	struct resp_published *published, *published_last; /* by the command under way */
 	_Atomic uint64_t calls[RESP_IDS], failed[RESP_IDS], rejected[RESP_IDS]; /* read by others, for figures */
@@ -177,12 +179,16 @@ struct resp_value {
 	size_t len;
 	uint64_t version; /* 0: it was written in this step */
 	uint64_t expires; /* time_now() scale; TIME_NEVER: never */
+	uint8_t type;     /* an enum store_type */
+	uint32_t flags;   /* that a client of another protocol gave it */
 	void *entry;      /* view.c's */
 };
 
 struct resp_put {
 	uint64_t expires; /* TIME_NEVER: never */
 	bool keep_expiry; /* that of the value that is there */
+	uint8_t type;     /* an enum store_type */
+	uint32_t flags;
 };
 
 struct resp_client {
@@ -282,7 +288,11 @@ typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, un
 	DO(EVAL, eval) DO(EVALSHA, evalsha) DO(EVAL_RO, eval_ro) DO(EVALSHA_RO, evalsha_ro) \
 	DO(SCRIPT_LOAD, script_load) DO(SCRIPT_EXISTS, script_exists) DO(SCRIPT_FLUSH, script_flush) \
 	DO(SCRIPT_KILL, script_kill) DO(SCRIPT_HELP, script_help)
-#define RESP_DO_HASHES(DO)
+#define RESP_DO_HASHES(DO) \
+	DO(HSET, hset) DO(HGET, hget) DO(HMGET, hmget) DO(HMSET, hmset) DO(HGETALL, hgetall) DO(HDEL, hdel) \
+	DO(HEXISTS, hexists) DO(HLEN, hlen) DO(HKEYS, hkeys) DO(HVALS, hvals) DO(HINCRBY, hincrby) \
+	DO(HINCRBYFLOAT, hincrbyfloat) DO(HSETNX, hsetnx) DO(HSTRLEN, hstrlen) DO(HRANDFIELD, hrandfield) \
+	DO(HSCAN, hscan)
 #define RESP_DO_ALL(DO) \
 	RESP_DO_MULTI(DO) RESP_DO_STRINGS(DO) RESP_DO_KEYS(DO) RESP_DO_CONNECTION(DO) RESP_DO_SERVER(DO) \
 	RESP_DO_PUBSUB(DO) RESP_DO_SCRIPTS(DO) RESP_DO_HASHES(DO)
@@ -318,8 +328,11 @@ uint64_t resp_now(const struct resp_client *c); /* time_now() scale, of this tur
 #define RESP_STEP_MOST 32768u
 int resp_view_new(struct resp_thread *thread);
 void resp_view_free(struct resp_thread *thread);
-/* 1: there, *out. 0: there is no such key. -errno. */
+void resp_fields_free(struct resp_thread *thread); /* hash.c */
+/* 1: there, *out. 0: there is no such key. -errno; -EMEDIUMTYPE: it is there, and no string. */
 int resp_view_get(struct resp_client *c, const struct resp_arg *key, struct resp_value *out);
+/* The same of any type. */
+int resp_view_get_any(struct resp_client *c, const struct resp_arg *key, struct resp_value *out);
 /* The same without the bytes: at is NULL. */
 int resp_view_stat(struct resp_client *c, const struct resp_arg *key, struct resp_value *out);
 /* The key gets this value, at the end of the step. 0 or -errno: -EAGAIN: call again; -ENOMEM, -EFBIG. */

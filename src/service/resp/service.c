@@ -160,6 +160,7 @@ static void resp_thread_clear(struct service_part *part)
 	free(thread->pins.pin);
 	free(thread->out.at);
 	resp_view_free(thread);
+	resp_fields_free(thread);
 	resp_script_free(thread);
 }
 

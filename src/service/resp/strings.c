@@ -42,6 +42,8 @@ int resp_do_strlen(struct resp_client *c, const struct resp_arg *argv, unsigned 
 
 	if (rc < 0)
 		return rc;
+	if (rc && value.type != STORE_STRING)
+		return -EMEDIUMTYPE;
 	resp_number(c->out, rc ? (int64_t)value.len : 0);
 	return 0;
 }
@@ -51,8 +53,13 @@ int resp_do_mget(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	int rc = 0;
 
 	resp_array(c->out, argc - 1);
-	for (unsigned i = 1; i < argc && !rc; i++)
+	for (unsigned i = 1; i < argc && !rc; i++) {
 		rc = get(c, &argv[i]);
+		if (rc != -EMEDIUMTYPE)
+			continue;
+		resp_null(c->out);
+		rc = 0;
+	}
 	return rc;
 }
 

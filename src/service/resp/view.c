@@ -21,12 +21,16 @@ struct entry {
 	uint64_t hash;
 	bool read; /* `version` and `expires` are what was seen; 0: it was not there */
 	uint64_t version, expires;
+	uint32_t flags; /* what it was, of one that was read */
+	uint8_t type;
 	struct store_ref base; /* pinned, or item NULL */
 	enum change change;
 	struct store_ref fresh; /* of SET */
-	struct store_ref last;  /* the one before: a command may still read what it replaces */
-	uint64_t will_expire;   /* of SET and EXPIRES */
-	bool keep_expiry;       /* of SET */
+	uint8_t fresh_type;
+	uint32_t fresh_flags;
+	struct store_ref last; /* the one before: a command may still read what it replaces */
+	uint64_t will_expire;  /* of SET and EXPIRES */
+	bool keep_expiry;      /* of SET */
 };
 
 struct resp_view {
@@ -146,13 +150,15 @@ static void tell(struct resp_client *c, const struct entry *e)
 static int entry_read(struct resp_client *c, struct entry *e, bool pin)
 {
 	uint64_t now = resp_now(c), version = 0, expires = 0;
-	struct store_meta meta;
+	struct store_meta meta = {.type = STORE_STRING};
 
 	if (e->read && (!pin || !e->version || e->base.item))
 		return 0;
 	if (pin && store_get(c->thread->store, e->key, e->key_len, now, &e->base)) {
 		version = e->base.version;
 		expires = e->base.expires;
+		meta.type = e->base.type;
+		meta.flags = e->base.flags;
 	} else if (!pin && store_stat(c->thread->store, e->key, e->key_len, now, &meta)) {
 		version = meta.version;
 		expires = meta.expires;
@@ -162,6 +168,8 @@ static int entry_read(struct resp_client *c, struct entry *e, bool pin)
 	e->read = true;
 	e->version = version;
 	e->expires = expires;
+	e->type = meta.type;
+	e->flags = meta.flags;
 	tell(c, e);
 	return 0;
 }
@@ -178,7 +186,11 @@ static int value_of(struct resp_client *c, const struct resp_arg *key, bool pin,
 	if (!e || e->change == DELETED)
 		return rc;
 	if (e->change == SET) {
-		*out = (struct resp_value){e->fresh.addr, e->fresh.len, 0, e->will_expire, NULL};
+		*out = (struct resp_value){.at = e->fresh.addr,
+					   .len = e->fresh.len,
+					   .expires = e->will_expire,
+					   .type = e->fresh_type,
+					   .flags = e->fresh_flags};
 		if (e->keep_expiry) {
 			rc = entry_read(c, e, false);
 			out->expires = e->version ? e->expires : e->will_expire;
@@ -188,15 +200,23 @@ static int value_of(struct resp_client *c, const struct resp_arg *key, bool pin,
 	rc = entry_read(c, e, pin);
 	if (rc != 0 || !e->version)
 		return rc;
-	*out = (struct resp_value){.len = e->base.len, .version = e->version, .entry = e};
+	*out = (struct resp_value){
+		.len = e->base.len, .version = e->version, .type = e->type, .flags = e->flags, .entry = e};
 	out->at = pin ? e->base.addr : NULL;
 	out->expires = e->change == EXPIRES ? e->will_expire : e->expires;
 	return 1;
 }
 
-int resp_view_get(struct resp_client *c, const struct resp_arg *key, struct resp_value *out)
+int resp_view_get_any(struct resp_client *c, const struct resp_arg *key, struct resp_value *out)
 {
 	return value_of(c, key, true, out);
+}
+
+int resp_view_get(struct resp_client *c, const struct resp_arg *key, struct resp_value *out)
+{
+	int rc = value_of(c, key, true, out);
+
+	return rc == 1 && out->type != STORE_STRING ? -EMEDIUMTYPE : rc;
 }
 
 int resp_view_stat(struct resp_client *c, const struct resp_arg *key, struct resp_value *out)
@@ -215,9 +235,10 @@ int resp_view_stat(struct resp_client *c, const struct resp_arg *key, struct res
 }
 
 /* Room for a value, here as many steps of it as there is time for; of a script, which would begin anew, all. */
-static int reserve(struct resp_client *c, const struct resp_arg *key, size_t len, struct store_ref *out)
+static int reserve(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *how,
+		   struct store_ref *out)
 {
-	const struct store_put put = {.owner = c->owner};
+	const struct store_put put = {.owner = c->owner, .type = how->type, .flags = how->flags};
 	int rc;
 
 	do
@@ -252,6 +273,8 @@ static void entry_set(struct resp_client *c, struct entry *e, const struct store
 	c->thread->view->sets++;
 	e->change = SET;
 	e->fresh = *fresh;
+	e->fresh_type = put->type;
+	e->fresh_flags = put->flags;
 }
 
 char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *put,
@@ -265,7 +288,7 @@ char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t 
 	if (e && c->thread->view->sets == RESP_STEP_MOST)
 		*rc = -E2BIG;
 	else if (e)
-		*rc = reserve(c, key, len, &fresh);
+		*rc = reserve(c, key, len, put, &fresh);
 	if (*rc != 0)
 		return NULL;
 	entry_set(c, e, &fresh, put);
@@ -398,7 +421,11 @@ void resp_reply_value(struct resp_client *c, const struct resp_value *value)
 /* One key, of which nothing else has to be known. */
 static int commit_one(struct resp_client *c, struct entry *e, uint64_t now, uint64_t *lsn)
 {
-	struct store_put put = {.expires = e->will_expire, .keep_expiry = e->keep_expiry};
+	struct store_put put = {.expires = e->will_expire,
+				.keep_expiry = e->keep_expiry,
+				.owner = c->owner,
+				.type = e->fresh_type,
+				.flags = e->fresh_flags};
 	int rc;
 
 	if (e->read)

@@ -17,12 +17,16 @@
 #define FLUSH_WITHIN (STORE_COMMIT_MAX / 2) /* keys that a transaction deletes */
 #define RANDOM_TRIES 64                     /* keys drawn before one is found that the client may read */
 
+#define ANY_TYPE (-1)
+#define NO_TYPE (-2) /* that no key has */
+
 struct step {
 	uint64_t cursor;
 	bool done;
 	struct resp_out found; /* the keys, as they will be answered */
 	size_t count;
 	size_t looked, most; /* keys that were looked at, and are to be */
+	int type;            /* that keys are to have, an enum store_type; ANY_TYPE */
 	size_t len;
 	char page[64 * KIB]; /* lengths and keys as they come out of the store */
 };
@@ -51,6 +55,7 @@ static struct step *step_of(struct resp_client *c)
 	memset(step, 0, offsetof(struct step, page));
 	step->found.most = KEYS_MOST;
 	step->most = SIZE_MAX;
+	step->type = ANY_TYPE;
 	c->step = step;
 	c->step_end = step_end;
 	return step;
@@ -82,10 +87,12 @@ static bool page_add(void *arg, const void *key, size_t key_len, const struct st
 
 	if (step->looked == step->most || sizeof(len) + key_len > sizeof(step->page) - step->len)
 		return false;
+	step->looked++;
+	if (step->type != ANY_TYPE && step->type != meta->type)
+		return true;
 	memcpy(step->page + step->len, &len, sizeof(len));
 	memcpy(step->page + step->len + sizeof(len), key, key_len);
 	step->len += sizeof(len) + key_len;
-	step->looked++;
 	return true;
 }
 
@@ -132,6 +139,7 @@ static void page_fill(struct resp_client *c, struct step *step)
 /* The next keys; behind the last of the store those that are written and not in it yet. */
 static void step_on(struct resp_client *c, struct step *step, const struct resp_arg *pattern)
 {
+	struct resp_value value;
 	struct resp_arg key;
 	unsigned changed = 0;
 	bool there;
@@ -141,7 +149,8 @@ static void step_on(struct resp_client *c, struct step *step, const struct resp_
 		if (!resp_view_changes(c, &key))
 			found(c, step, &key, pattern);
 	while (step->done && resp_view_next(c, &changed, &key, &there))
-		if (there)
+		if (there &&
+		    (step->type == ANY_TYPE || (resp_view_stat(c, &key, &value) == 1 && value.type == step->type)))
 			found(c, step, &key, pattern);
 }
 
@@ -172,8 +181,7 @@ int resp_do_keys(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	return 0;
 }
 
-/* As Redis's strtoul(): nothing is 0, and a number with a minus is taken from 2^64. */
-static bool read_cursor(const struct resp_arg *arg, uint64_t *cursor)
+bool resp_read_cursor(const struct resp_arg *arg, uint64_t *cursor)
 {
 	size_t sign = arg->len > 1 && (arg->at[0] == '-' || arg->at[0] == '+');
 
@@ -206,10 +214,10 @@ int resp_do_scan(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	const struct resp_arg *pattern = NULL;
 	int64_t most = 10;
 	uint64_t cursor;
-	bool of_type = true;
+	int type = ANY_TYPE;
 	struct step *step;
 
-	if (!read_cursor(&argv[1], &cursor)) {
+	if (!resp_read_cursor(&argv[1], &cursor)) {
 		resp_error(c->out, "ERR invalid cursor");
 		return 0;
 	}
@@ -219,7 +227,9 @@ int resp_do_scan(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 		if (resp_is(&argv[i], "match")) {
 			pattern = pattern_of(&argv[i + 1]);
 		} else if (resp_is(&argv[i], "type")) {
-			of_type = resp_is(&argv[i + 1], "string");
+			type = resp_is(&argv[i + 1], "string") ? STORE_STRING
+			       : resp_is(&argv[i + 1], "hash") ? STORE_HASH
+							       : NO_TYPE;
 		} else if (!resp_is(&argv[i], "count")) {
 			return resp_syntax_error(c);
 		} else {
@@ -233,11 +243,10 @@ int resp_do_scan(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	if (!step)
 		return -ENOMEM;
 	step->cursor = cursor;
+	step->type = type;
 	step->most = (size_t)MIN(most, SCAN_MOST);
 	for (unsigned i = 0; i < SCAN_STEPS && !step->done && step->looked < step->most; i++)
 		step_on(c, step, pattern);
-	if (!of_type)
-		step->found.len = step->count = 0;
 	if (!step->found.failed)
 		tell_scan(c, step);
 	cursor = step->found.failed;
@@ -331,6 +340,7 @@ static int flush_within(struct resp_client *c)
 		memset(page, 0, offsetof(struct step, page));
 		page->cursor = cursor;
 		page->most = SIZE_MAX;
+		page->type = ANY_TYPE;
 		page_fill(c, page);
 		cursor = page->cursor;
 		for (size_t at = 0; rc >= 0 && page_next(page, &at, &key);)

@@ -26,9 +26,9 @@ START_TEST(test_meet)
 	ck_assert_uint_eq(count_entries("/proc/self/fd"), before);
 	server_pause();
 	for (uint64_t until = time_now() + 60 * TIME_S;
-	     quota_taken(services_peer(&server.services)->groups.limit.quota) && time_now() < until;)
+	     quota_taken(services_peer(&server.services)->table.names.quota) && time_now() < until;)
 		server_turn();
-	ck_assert_uint_eq(quota_taken(services_peer(&server.services)->groups.limit.quota), 0);
+	ck_assert_uint_eq(quota_taken(services_peer(&server.services)->table.names.quota), 0);
 	ck_assert_uint_eq(services_count(&server.services, "peer_groups"), 1);
 	server_stop();
 }

@@ -75,7 +75,7 @@ static const struct resp_command *choose(struct resp_script *s, const struct res
 		command = resp_find_sub(command, argv[1].at, argv[1].len);
 	if (!command)
 		*why = resp_is_refused(argv[0].at, argv[0].len)
-			       ? "This Redis command is not allowed from script: rdmad stores strings"
+			       ? "This Redis command is not allowed from script: rdmad stores strings and hashes"
 			       : "Unknown Redis command called from script";
 	else if (!resp_arity_fits(command, argc))
 		*why = "Wrong number of args calling Redis command from script";
