@@ -33,10 +33,10 @@ def _declare(library: ctypes.CDLL, prefixes: Tuple[str, ...]) -> ctypes.CDLL:
 
 def rdma_library() -> ctypes.CDLL:
     """librdma_lib, which only programs that talk as equals need."""
-    return _declare(_load("librdma_lib.so.1", "RDMA_LIB_LIBRARY", "librdma-lib0"), ("rdma_",))
+    return _declare(_load("librdma_lib.so.1", "RDMA_LIB_LIBRARY", "librdma-lib1"), ("rdma_",))
 
 
-library = _declare(_load("librdmad.so.6", "RDMAD_LIBRARY", "librdmad0"), ("kv_", "rdmad_"))
+library = _declare(_load("librdmad.so.6", "RDMAD_LIBRARY", "librdmad6"), ("kv_", "rdmad_"))
 
 # Where the bytes of a bytes object begin: the header is as long as an empty one, without the 0 byte at the end.
 _BYTES_AT = sys.getsizeof(b"") - 1

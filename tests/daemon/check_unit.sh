@@ -6,13 +6,16 @@
 [[ ${RDMAD_GUEST-} ]] || { echo "$test_name: no RDMA here, and a system that it would change (scripts/guest)"; exit 77; }
 need jq nsenter unshare
 [[ -x /lib/systemd/systemd ]] || { echo "$test_name: systemd is missing"; exit 77; }
-root=${RDMAD_BUILD:?where scripts/test builds}/root
-service=$root/usr/lib/systemd/system/rdmad.service
-[[ -e $service ]] || give_up "there is no unit"
+packages=${RDMAD_PACKAGES:?the folder with the packages, which check_debian.sh has made}
 
-cp -r "$root"/usr/{sbin,bin,libexec} /usr && cp "$root"/usr/lib/lib*.so* /usr/lib && cp "$root/etc/rdmad.conf" /etc || give_up "cannot install"
-printf '%s\n' "listen = [\"127.0.0.1\", \"$RDMAD_GUEST_ADDR\"];" 'insecure = true;' 'kv.memory = "16M"; gpu.backend = "cpu";' >>/etc/rdmad.conf
-mkdir -p /run/systemd/system && cp "$service" /run/systemd/system || give_up "cannot install the unit"
+# Nothing starts here, as systemd is not running yet.
+# Triggers, of which that of the manual takes minutes here, are of no interest.
+dpkg --no-triggers --force-unsafe-io -i "$packages"/{rdmad,rdmactl,rdmad-gpu,librdmad6,librdma-lib1}_*.deb >"$dir/dpkg" 2>&1 ||
+	give_up "dpkg: $(grep -v '^Selecting' "$dir/dpkg")"
+id -u rdmad >"$dir/out" 2>&1 || fail "there is no user rdmad"
+printf '%s\n' "listen = [\"127.0.0.1\", \"$RDMAD_GUEST_ADDR\"];" 'insecure = true;' 'kv.memory = "16M"; gpu.backend = "cpu";' \
+	'log.directory = "/var/lib/rdmad"; log.policy = "always";' >>/etc/rdmad.conf
+mkdir -p /etc/systemd/system/rdmad.service.d && printf '%s\n' '[Service]' WatchdogSec=20 >/etc/systemd/system/rdmad.service.d/watchdog.conf
 unset LD_LIBRARY_PATH
 rdmactl=/usr/bin/rdmactl
 
@@ -27,6 +30,8 @@ state() { inside systemctl show -p "$1" --value rdmad 2>/dev/null; }
 is() { [[ $(state "$1") == "$2" ]]; }
 
 wait_for "the unit's start" is ActiveState active || give_up "$(inside systemctl status rdmad 2>&1; tail -n 20 "$dir/log")"
+systemd-analyze security --offline=yes --threshold=20 /lib/systemd/system/rdmad.service >"$dir/out" 2>&1 ||
+	fail "the unit's exposure: $(tail -n 1 "$dir/out")"
 process=$(inside "$rdmactl" --json status | jq .pid)
 main=$(pgrep -x rdmad)
 [[ $process -gt 0 && $(state MainPID) == "$process" ]] || fail "rdmad told systemd of process $(state MainPID), and is $process"
@@ -48,7 +53,31 @@ session_is_confined() { [[ $(session) && $(filters "$(session)") -gt $(filters "
 wait_for "the session's own filter of system calls" session_is_confined || cat "$dir/bench"
 kill "${clients[1]}"
 
-inside systemctl reload rdmad || fail "systemctl reload"
+inside systemctl reload rdmad || fail "systemctl reload: $(tail -n 5 "$dir/log")"
+cp /etc/rdmad.conf "$dir/good.conf"
+echo 'nonsense = ;' >>/etc/rdmad.conf
+inside systemctl reload rdmad 2>"$dir/err" && fail "a bad configuration is reloaded without a word"
+is ActiveState active || fail "a reload that failed ended the service"
+cp "$dir/good.conf" /etc/rdmad.conf
+
+# started_anew WHY BEFORE: another process serves, and has what was stored.
+started_anew() {
+	is_another() { is ActiveState active && [[ $(state MainPID) != "$2" && $(state MainPID) != 0 ]]; }
+	wait_for "another start after $1" is_another "$@" || return
+	ends 0 value "$rdmactl" -H 127.0.0.1 kv get key
+}
+before=$(state MainPID)
+kill -SEGV "$(pgrep -x rdmad)"
+started_anew "a crash" "$before"
+before=$(state MainPID)
+kill -STOP "$(pgrep -x rdmad)"
+started_anew "a hang" "$before"
+before=$(state MainPID)
+# The folder of the packages may be below /tmp, which is another one in there.
+cp "$packages"/rdmad_*.deb /opt
+inside dpkg --no-triggers --force-unsafe-io -i /opt/rdmad_*.deb >"$dir/dpkg" 2>&1 || fail "dpkg in the running system: $(tail "$dir/dpkg")"
+started_anew "an upgrade" "$before"
+
 inside systemctl stop rdmad || fail "systemctl stop"
 is Result success || fail "the end is $(state Result)"
 is ActiveState inactive || fail "it is $(state ActiveState) at the end"
