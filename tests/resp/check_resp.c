@@ -891,10 +891,9 @@ END_TEST
 
 START_TEST(test_refused)
 {
-	static const char *const yes[] = {"lpush", "LPUSH",   "monitor",      "zunionstore",
-					  "sort",  "Sort_RO", "geoadd",       "pfadd",
-					  "xadd",  "migrate", "replicaof",    "restore-asking",
-					  "sync",  "setbit",  "hincrbyfloat", "georadiusbymember_ro"};
+	static const char *const yes[] = {
+		"lpush", "LPUSH",   "monitor",   "zunionstore",    "sort", "Sort_RO", "geoadd", "pfadd",
+		"xadd",  "migrate", "replicaof", "restore-asking", "sync", "setbit",  "lrange", "georadiusbymember_ro"};
 	static const char *const no[] = {"", "a", "zzzz", "lpus", "lpushh", "get", "hset", "flushall", "SORT_", "b"};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(yes); i++)
