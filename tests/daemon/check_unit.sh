@@ -78,7 +78,7 @@ cp "$packages"/rdmad_*.deb /opt
 # A machine like this one may have a policy that starts nothing.
 printf '%s\n' '#!/bin/sh' 'exit 0' >/usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d
 inside dpkg --no-triggers --force-unsafe-io -i /opt/rdmad_*.deb >"$dir/dpkg" 2>&1 || fail "dpkg in the running system: $(tail "$dir/dpkg")"
-started_anew "an upgrade" "$before"
+started_anew "an upgrade" "$before" || cat "$dir/dpkg" >&2
 
 inside systemctl stop rdmad || fail "systemctl stop"
 is Result success || fail "the end is $(state Result)"

@@ -30,6 +30,8 @@ for package in rdmad rdmactl rdmarun rdmad-gpu librdmad6 librdmad-dev librdma-li
 done
 [[ -z $(sort "$dir/files" | uniq -d) ]] || fail "in two packages: $(sort "$dir/files" | uniq -d)"
 
+dpkg-deb -I "$folder"/rdmad_*.deb postinst | grep -q 'deb-systemd-invoke .*rdmad.service' || fail "an upgrade does not restart the service"
+
 # What was installed runs, from another root.
 library=$(dirname "$(echo "$dir"/root/usr/lib/*/librdmad.so.6)")
 export LD_LIBRARY_PATH=$library
