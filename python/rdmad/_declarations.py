@@ -228,6 +228,7 @@ class kv_request(Structure):
                 ("key_len", c_size_t),
                 ("value", c_void_p),
                 ("value_len", c_size_t),
+                ("pieces", c_size_t),
                 ("version", c_uint64),
                 ("ttl_us", c_uint64),
                 ("offset", c_uint64),

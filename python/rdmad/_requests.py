@@ -12,7 +12,7 @@ from . import _declarations as d
 from ._library import Buffer, Key, Memory, address_of, encoded, library
 from .errors import Conflict, error_of
 
-REQUEST = struct.Struct("QiiPNPNQQQQqi4x")
+REQUEST = struct.Struct("QiiPNPNNQQQQqi4x")
 COMPLETION = struct.Struct("QiIPQQQQqB7x")
 if REQUEST.size != ctypes.sizeof(d.kv_request) or COMPLETION.size != ctypes.sizeof(d.kv_completion):
     raise ImportError("requests have another layout than _declarations.py says")
@@ -110,6 +110,14 @@ def _whole(c: Completion) -> int:
     return _checked(c)[5]
 
 
+def vector_of(memories: Sequence[tuple[int, int, Any]]) -> Any:
+    """An array of struct iovec."""
+    vector = (d.iovec * max(1, len(memories)))()
+    for at, (address, length, _) in enumerate(memories):
+        vector[at].iov_base, vector[at].iov_len = address, length
+    return vector
+
+
 class Requests:
     """The operations, each of which is one request; _request() says what becomes of it."""
 
@@ -121,8 +129,8 @@ class Requests:
                 ttl: int = 0, offset: int = 0, length: int = 0, delta: int = 0, then: int = 0) -> Any:
         name = encoded(key)
         address, size, owner = (0, 0, None) if value is None else address_of(value)
-        return self._request(decode, (name, owner), op, condition, address_of(name)[0], len(name), address, size, version,
-                             ttl, offset, length, delta, then)
+        return self._request(decode, (name, owner), op, condition, address_of(name)[0], len(name), address, size, 0,
+                             version, ttl, offset, length, delta, then)
 
     def get(self, key: Key, default: Any = None) -> Any:
         if default is None:
@@ -136,13 +144,29 @@ class Requests:
         memory = Memory(buffer, writable=True)
         name = encoded(key)
         return self._request(_length, (name, memory), d.KV_OP_GET, 0, address_of(name)[0], len(name), memory.address,
-                             memory.length, 0, 0, offset, 0, 0, 0)
+                             memory.length, 0, 0, 0, offset, 0, 0, 0)
 
     def set(self, key: Key, value: Buffer, *, ttl: Ttl = None, keep_ttl: bool = False, durable: bool = False,
             if_absent: bool = False, if_present: bool = False, if_version: int | None = None) -> Any:
         condition = condition_of(if_absent, if_present, if_version, durable)
         return self._of_key(_stored if condition & ~d.KV_DURABLE else _version, d.KV_OP_SET, key, value, condition,
                             if_version or 0, KEEP if keep_ttl else microseconds(ttl))
+
+    def _of_pieces(self, decode: Decode, op: int, key: Key, memories: Sequence[tuple[int, int, Any]], ttl: int = 0) -> Any:
+        name, vector = encoded(key), vector_of(memories)
+        return self._request(decode, (name, vector, memories), op, 0, address_of(name)[0], len(name), ctypes.addressof(vector), 0,
+                             len(memories), 0, ttl, 0, 0, 0, 0)
+
+    def put_pieces(self, key: Key, pieces: Sequence[Buffer], *, ttl: Ttl = None) -> Any:
+        if not pieces:
+            return self.set(key, b"", ttl=ttl)
+        return self._of_pieces(_version, d.KV_OP_SET, key, [address_of(piece) for piece in pieces], microseconds(ttl))
+
+    def get_pieces(self, key: Key, pieces: Sequence[Buffer]) -> Any:
+        if not pieces:
+            raise ValueError("there are no pieces to fill")
+        owners = [Memory(piece, writable=True) for piece in pieces]
+        return self._of_pieces(_length, d.KV_OP_GET, key, [(owner.address, owner.length, owner) for owner in owners])
 
     def delete(self, key: Key, *, if_version: int | None = None) -> Any:
         return self._of_key(_found, d.KV_OP_DELETE, key, version=if_version or 0)

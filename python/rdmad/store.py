@@ -12,7 +12,7 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from . import _declarations as d
 from ._library import Buffer, Key, Memory, address_of, bytes_address, encoded, library, new_bytes, raise_last, sentence
-from ._requests import KEEP, Meta, Pending, Queue, Requests, Ttl, condition_of, microseconds, status_error
+from ._requests import KEEP, Meta, Pending, Queue, Requests, Ttl, condition_of, microseconds, status_error, vector_of
 from .errors import Conflict, Error, Gone, error_of
 
 T = TypeVar("T")
@@ -441,18 +441,11 @@ class Store:
 
     # Pieces
 
-    @staticmethod
-    def _vector(memories: Sequence[tuple[int, int, Any]]) -> Any:
-        vector = (d.iovec * max(1, len(memories)))()
-        for at, (address, length, _) in enumerate(memories):
-            vector[at].iov_base, vector[at].iov_len = address, length
-        return vector
-
     def put_pieces(self, key: Key, pieces: Sequence[Buffer], *, ttl: Ttl = None) -> int:
         """Store a value that lies in several pieces, and return its version."""
         name = encoded(key)
         memories = [address_of(piece) for piece in pieces]
-        vector = self._vector(memories)
+        vector = vector_of(memories)
         options = d.kv_put_options(d.KV_ALWAYS, 0, microseconds(ttl))
         with self._lock:
             self._count(library.kv_putv(self._handle, name, len(name), ctypes.addressof(vector), len(memories), options,
@@ -463,7 +456,7 @@ class Store:
         """Fill the pieces one after the other. Returns the value's length; None: no such key."""
         name = encoded(key)
         owners = [Memory(piece, writable=True) for piece in pieces]
-        vector = self._vector([(owner.address, owner.length, owner) for owner in owners])
+        vector = vector_of([(owner.address, owner.length, owner) for owner in owners])
         with self._lock:
             status = library.kv_fetchv(self._handle, name, len(name), None, ctypes.addressof(vector), len(owners),
                                        self._length, None)
@@ -506,6 +499,19 @@ class Store:
     def get_many_into(self, keys: Sequence[Key], buffers: Sequence[Buffer]) -> list[int | None]:
         """Put the values into the buffers. Returns the length of each; None: no such key. NoSpace: one is longer than its
         buffer."""
+        status, places = self._fill(keys, buffers)
+        if status:
+            raise_last(status)
+        return [place.value_len if place.status == 0 else None for place in places[:len(keys)]]
+
+    def get_exactly(self, keys: Sequence[Key], buffers: Sequence[Buffer]) -> list[bool]:
+        """The same, for caches: whether each value is there and as long as its buffer."""
+        status, places = self._fill(keys, buffers)
+        if status and status != -errno.EMSGSIZE:
+            raise_last(status)
+        return [place.status == 0 and place.value_len == place.size for place in places[:len(keys)]]
+
+    def _fill(self, keys: Sequence[Key], buffers: Sequence[Buffer]) -> tuple[int, Any]:
         if len(keys) != len(buffers):
             raise ValueError(f"{len(keys)} keys for {len(buffers)} buffers")
         names = [encoded(key) for key in keys]
@@ -515,8 +521,7 @@ class Store:
             place.key, place.key_len = bytes_address(name), len(name)
             place.buffer, place.size = memory.address, memory.length
         with self._lock:
-            self._count(library.kv_mget_into(self._handle, places, len(names)))
-        return [place.value_len if place.status == 0 else None for place in places[:len(names)]]
+            return library.kv_mget_into(self._handle, places, len(names)), places
 
     def _exists(self, keys: Sequence[Key], stop: bool) -> tuple[int, Any]:
         names = [encoded(key) for key in keys]

@@ -142,6 +142,38 @@ START_TEST(test_operations)
 }
 END_TEST
 
+/* A value of several pieces, as one request. */
+START_TEST(test_pieces)
+{
+	static const size_t first[] = {1, 5000, 100000};
+	struct kv_request r = request(KV_OP_SET, "k", 1);
+	struct kv_completion done;
+
+	value_fill(value, sizeof(value), 1);
+	for (unsigned i = 0; i < ARRAY_SIZE(first); i++) {
+		struct iovec from[] = {{value, first[i]}, {value + 200000, 70000}};
+		struct iovec to[] = {{space, first[i]}, {space + 200000, 70000}};
+
+		memset(space, 0, sizeof(space));
+		r = request(KV_OP_SET, "k", 1);
+		r.value = from;
+		r.pieces = 2;
+		ck_assert_int_eq(one(&r).status, 0);
+		r = request(KV_OP_GET, "k", 2);
+		r.value = to;
+		r.pieces = 2;
+		done = one(&r);
+		ck_assert_int_eq(done.status, 0);
+		ck_assert_uint_eq(done.length, first[i] + 70000);
+		ck_assert_ptr_null(done.value);
+		ck_assert_mem_eq(space, value, first[i]);
+		ck_assert_mem_eq(space + 200000, value + 200000, 70000);
+	}
+	r.value = NULL;
+	ck_assert_int_eq(kv_submit(kv, &r, 1), -EINVAL);
+}
+END_TEST
+
 START_TEST(test_refused)
 {
 	struct kv_request r[3] = {request(KV_OP_STAT, "k", 1), request(KV_OP_STAT, "k", 2), request(KV_OP_STAT, "", 3)};
@@ -432,6 +464,7 @@ static void add(Suite *suite, const char *name, void (*up)(void))
 	TCase *tc = suite_case(suite, name, up, tear_down);
 
 	tcase_add_test(tc, test_operations);
+	tcase_add_test(tc, test_pieces);
 	tcase_add_test(tc, test_refused);
 	tcase_add_test(tc, test_values_stay);
 	tcase_add_test(tc, test_as_many_as_fit);

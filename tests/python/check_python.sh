@@ -53,14 +53,14 @@ start_daemon
 # pytest_at ADDRESS FILE...
 pytest_at() {
 	local files=("${@:2}")
-	RDMAD_TEST_SERVER=$1 LD_PRELOAD=$preload timeout 280 "$python" -m pytest -q --tb=short -p no:cacheprovider -p no:asyncio \
+	RDMAD_TEST_SERVER=$1 LD_PRELOAD=$preload timeout 900 "$python" -m pytest -q --tb=short -p no:cacheprovider -p no:asyncio \
 		"${files[@]/#/$srcdir/tests/python/}" >"$dir/out" 2>&1 || { tail -n 60 "$dir/out" >&2; fail "pytest at $1"; }
 	echo "$1: $(tail -n 1 "$dir/out")"
 }
 
 keep_special
 for server in "${servers[@]}"; do
-	pytest_at "$server" test_store.py test_aio.py test_channel.py
+	pytest_at "$server" test_store.py test_aio.py test_channel.py test_caches.py
 done
 server=''
 

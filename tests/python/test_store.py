@@ -187,6 +187,18 @@ def test_batch(store):
     assert values[6:] == [True, False, rdmad.Conflict, rdmad.Error, "d", False]
 
 
+def test_pieces_in_a_batch(store):
+    pieces = [bytearray(b"ab"), bytearray(b"c" * 5000), bytearray(b"d" * 100_000)]
+    places = [bytearray(len(piece)) for piece in pieces]
+    with store.batch() as batch:
+        batch.put_pieces("t:p", pieces, ttl=100)
+        got = batch.get_pieces("t:p", places)
+        none = batch.get_pieces("t:none", places[:1])
+    assert got.result() == 105_002 and places == pieces and none.result() is None
+    assert store.get_exactly(["t:p", "t:none"], [bytearray(105_002), bytearray(1)]) == [True, False]
+    assert store.get_exactly(["t:p", "t:p"], [bytearray(105_003), bytearray(5)]) == [False, False]
+
+
 def test_lent_memory_goes_back(store):
     lent = store.lend(1 << 20)
     lent[:3] = b"abc"

@@ -131,7 +131,7 @@ static void place_done(void *arg, const struct kv_result *result)
 
 static int request_check(const struct kv_request *r)
 {
-	bool reads = r->op == KV_OP_GET && !r->value == !r->value_len;
+	bool reads = r->op == KV_OP_GET && !r->value == !(r->value_len || r->pieces);
 
 	if ((unsigned)r->op <= KV_OP_SET_RANGE && r->key && (r->op != KV_OP_GET || reads))
 		return 0;
@@ -148,6 +148,8 @@ static int place_submit(struct kv *kv, const struct kv_request *r, struct place 
 
 	switch (r->op) {
 	case KV_OP_GET:
+		if (r->pieces)
+			return kv_submit_fetchv(kv, r->key, r->key_len, &fetch, r->value, r->pieces, place_done, place);
 		if (!r->offset && !r->length && !r->then) {
 			ask.op = r->value_len ? WIRE_OP_GET_INTO : WIRE_OP_GET;
 			ask.into = r->value;
@@ -156,6 +158,8 @@ static int place_submit(struct kv *kv, const struct kv_request *r, struct place 
 		}
 		return kv_submit_fetch(kv, r->key, r->key_len, &fetch, r->value, r->value_len, place_done, place);
 	case KV_OP_SET:
+		if (r->pieces)
+			return kv_submit_putv(kv, r->key, r->key_len, r->value, r->pieces, &put, place_done, place);
 		return kv_submit_put(kv, r->key, r->key_len, r->value, r->value_len, &put, place_done, place);
 	case KV_OP_DELETE:
 		if (!r->version)
@@ -188,7 +192,8 @@ static int queue_submit(struct kv *kv, struct kv_queue *q, const struct kv_reque
 		return rc;
 	place = q->free;
 	q->free = place->next;
-	place->completion = (struct kv_completion){.tag = r->tag, .value = r->op == KV_OP_GET ? r->value : NULL};
+	place->completion =
+		(struct kv_completion){.tag = r->tag, .value = r->op == KV_OP_GET && !r->pieces ? r->value : NULL};
 	place->waiting = true;
 	rc = place_submit(kv, r, place);
 	if (rc != 0) {

@@ -397,8 +397,10 @@ struct kv_request {
 	enum kv_condition condition; /* of a set */
 	const void *key;
 	size_t key_len;
-	void *value;       /* what is set or appended, which is only read; of a get: the buffer, which is written */
-	size_t value_len;  /* of both. A get without a buffer has value NULL and 0 here */
+	void *value;      /* what is set or appended, which is only read; of a get: the buffer, which is written */
+	size_t value_len; /* of both. A get without a buffer has value NULL and 0 here */
+	/* of a set or get: `value` is an array of so many struct iovec, which stays, too; 0: it is the bytes */
+	size_t pieces;
 	uint64_t version;  /* of a set with KV_IF_VERSION; of a delete, 0: of any version */
 	uint64_t ttl_us;   /* of a set, expire or count, and of a get with KV_THEN_EXPIRE */
 	uint64_t offset;   /* of a get or set_range */
