@@ -96,12 +96,12 @@ class Group:
         return library.rdma_group_lost(self._open, rank) == 1
 
     def subset(self, ranks: list[int]) -> "Group":
-        """A group of these members, in this order, who all call it."""
+        """A group of these members, in this order. All of them call it."""
         chosen = (ctypes.c_int * len(ranks))(*ranks)
         return self._context._group(library.rdma_group_subset(self._open, chosen, len(ranks)))
 
     def shrink(self) -> "Group":
-        """A group of the survivors, who all call it."""
+        """A group of the survivors. All of them call it."""
         return self._context._group(library.rdma_group_shrink(self._open))
 
     def _peer(self, rank: int) -> int:

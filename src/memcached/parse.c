@@ -67,7 +67,7 @@ static bool read_u32(const struct memc_word *word, uint32_t *out)
 	return true;
 }
 
-/* What does not fit 32 bits loses those above. */
+/* A number that does not fit 32 bits loses the bits above. */
 static bool read_i32(const char *at, size_t len, int32_t *out)
 {
 	uint64_t value;
@@ -529,7 +529,8 @@ static const struct row {
 	enum memc_id id;
 	void (*parse)(struct memc_command *c, const struct words *words);
 	bool with_cas, touches;
-	const char *error; /* of those that rdmad has not, in the words of a memcached that was told not to have them */
+	const char
+		*error; /* of commands that rdmad lacks, in the words of a memcached that was told not to have them */
 } rows[] = {
 	{"get", MEMC_GET, parse_get},
 	{"gets", MEMC_GET, parse_get, .with_cas = true},

@@ -81,7 +81,7 @@ struct service_way {
 /* Where clients come whose connections are streams of bytes, by the settings. */
 struct service_door {
 	const struct setting_list *listen; /* each passes address_parse(), without a scheme */
-	uint64_t port;                     /* of those that name none */
+	uint64_t port;                     /* of addresses that name none */
 	const char *unix_socket;           /* NULL: none */
 	uint64_t unix_mode;
 };

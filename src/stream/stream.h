@@ -106,7 +106,7 @@ void stream_group_get_stats(const struct stream_group *group, struct stream_stat
 struct stream_open {
 	int fd;              /* taken over in each case */
 	uint64_t id;         /* unique in the process */
-	const char *service; /* a name, for those that look at it; stays */
+	const char *service; /* a name, told in lists of connections; stays */
 	const struct stream_ops *ops;
 	void *context;
 	struct quota_share *share;        /* given back at the end; not where the call failed */

@@ -1,4 +1,4 @@
-"""Requests of asyncio's tasks: many at once, cancelled ones, and those whose server ends."""
+"""Requests of asyncio's tasks: many at once, cancelled ones, and requests whose server ends."""
 import asyncio
 import os
 import subprocess

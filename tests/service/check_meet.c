@@ -230,7 +230,7 @@ static void joins(struct client *c, uint32_t size, uint32_t rank, uint64_t patie
 	}
 }
 
-/* The time of those who wait may be up, in whatever order they are looked at. */
+/* The time of members that wait may be up, in whatever order they are looked at. */
 static void time_passes(void)
 {
 	for_each_agent (c)
@@ -435,7 +435,7 @@ static void step_close(struct client *c)
 	c->state = CLOSED;
 }
 
-/* Which of a name's connections hears of a reload first is open. Where the listener does, those who wait for it may be
+/* Which of a name's connections hears of a reload first is open. Where the listener does, clients that wait for it may be
  * told that, and pairs may stay, without a name. */
 static void step_revise(void)
 {

@@ -385,7 +385,7 @@ int64_t kv_submit_mexists(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t
 
 /*
  * Requests by the array, and completions by the array in place of callbacks: for programs in whose language a call or a
- * callback is dear, and for those that keep completions for later. Both kinds of requests may be outstanding on one
+ * callback is dear, and for programs that keep completions for later. Both kinds of requests may be outstanding on one
  * handle.
  */
 enum kv_op { KV_OP_GET, KV_OP_SET, KV_OP_DELETE, KV_OP_STAT, KV_OP_EXPIRE, KV_OP_COUNT, KV_OP_APPEND, KV_OP_SET_RANGE };

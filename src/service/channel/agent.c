@@ -87,7 +87,7 @@ static void wait_is_late(void *agent)
 	struct channel_agent *a = agent;
 
 	channel_count(a, CHANNEL_COUNT_EXPIRED, 1);
-	meet_wait_refused(&a->m, WIRE_BUSY, 0, "who listens on that name did not come in time");
+	meet_wait_refused(&a->m, WIRE_BUSY, 0, "the listener of that name did not come in time");
 }
 
 /* What was on its way to the partner goes on, then that ends. It sees by WIRE_CHANNEL_LAST if that was in peace. */
@@ -117,7 +117,7 @@ void channel_listener_ends(struct channel_agent *a)
 		struct meet_member *guest = container_of(pos, struct meet_member, of_name);
 
 		if (guest->role == MEET_WAITS)
-			meet_wait_refused(guest, WIRE_NOT_FOUND, 0, "who listened on that name has gone");
+			meet_wait_refused(guest, WIRE_NOT_FOUND, 0, "the listener of that name has gone");
 		else
 			guest_leaves(guest);
 	}

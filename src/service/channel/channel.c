@@ -32,7 +32,7 @@ static const struct setting settings[] = {
 	{"channel.joined_per_source", SETTING_NUMBER, AT(joined_per_source), "0", 0, 16384,
 	 .effective = joined_per_source, .help = "Most of them that one source opened. As above."},
 	{"channel.invite_timeout", SETTING_TIME, AT(invite_timeout), "10s", TIME_MS, 3600 * TIME_S,
-	 .help = "How long who listens on a name may take to accept a client that comes through the daemon."},
+	 .help = "How long the listener of a name may take to accept a client that comes through the daemon."},
 };
 
 static const struct setting_table channel_settings = {settings, ARRAY_SIZE(settings), sizeof(struct channel_settings)};

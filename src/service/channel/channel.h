@@ -6,8 +6,8 @@
  *   request.c  what it asks for
  *   relay.c    the bytes between two that are joined
  *
- * Names are those of service/meet, with one member, the listener. Clients that wait for it, and those joined under the
- * name, are the name's guests. The lock is taken when something begins or ends, never for bytes.
+ * Names are those of service/meet, with one member, the listener. Clients that wait for it, and clients joined under
+ * the name, are the name's guests. The lock is taken when something begins or ends, never for bytes.
  */
 #ifndef RDMAD_SERVICE_CHANNEL_H
 #define RDMAD_SERVICE_CHANNEL_H

@@ -181,7 +181,7 @@ bool channel_invite(struct channel_agent *a)
 	return true;
 }
 
-/* A client that knows the token may come in the listener's place. Among the guests those who wait are the first. */
+/* A client that knows the token may come in the listener's place. Among the guests, clients that wait are the first. */
 static int agent_wait(struct channel_agent *a, struct meet_name *name, struct wire_record *reply)
 {
 	struct channel_service *service = channel_service_of(a);

@@ -49,7 +49,7 @@ struct meet_name {
 	bool issues;       /* tickets, out of this secret */
 	uint8_t secret[WIRE_SECRET];
 	/* What only a channel's name has, whose one member is the listener. */
-	struct list guests; /* the worker's: those who wait or are joined, by of_name */
+	struct list guests; /* the worker's: clients that wait or are joined, by of_name */
 	uint32_t clients;   /* pairs that are joined */
 	uint32_t serial;    /* the worker's: of the last ticket */
 	uint64_t capacity;
@@ -62,7 +62,7 @@ struct meet_table {
 	pthread_mutex_t lock;
 	struct meet_limit names;
 	struct meet_name **name;   /* by its place; NULL: free */
-	struct meet_name **bucket; /* by its hash: those that can be found */
+	struct meet_name **bucket; /* by its hash: names that can be found */
 	uint32_t mask;             /* of the hash */
 	uint32_t *vacant, vacancies;
 	uint64_t members; /* of all names */
@@ -178,7 +178,7 @@ void *meet_agent_new(struct service_part *part, const struct service_way *way);
 void meet_agent_free(void *agent);
 void meet_established(struct conn *conn);
 void meet_revised(struct conn *conn);
-/* Those whose time is up; some of them in each turn. And when that is next. */
+/* Refuse members whose time is up; some of them in each turn. And when that is next. */
 int meet_turn(struct meet_thread *t);
 
 /* The answer to the request of this id; NULL: there is no room for it now. */

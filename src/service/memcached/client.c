@@ -306,7 +306,7 @@ static ssize_t large_begin(struct memcached_client *c, const char *at)
 		return -ENOMEM;
 	memcpy(c->line.at, at, len);
 	c->line.len = len;
-	memc_parse(&c->parser, c->line.at, len); /* its words are those that are kept */
+	memc_parse(&c->parser, c->line.at, len); /* its words are in the line that is kept */
 	c->large = (struct text_value){.len = command->value_len,
 				       .key_len = command->key.len,
 				       .error = command->error ? -EPROTO : client_may(c, command),

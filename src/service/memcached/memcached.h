@@ -3,11 +3,11 @@
  * bytes, stream/stream.h the connections, service/text/text.h what other such services need, too.
  *
  *   service.c  the service's row: settings, counters, what the process and a thread have
- *   client.c   a connection: bytes to commands, values that come with them, who may do what, answers on their way
+ *   client.c   a connection: bytes to commands, values that come with them, rights, answers on their way
  *   login.c    ASCII authentication
  *   read.c     commands that read, meta or not
  *   write.c    commands that write
- *   won.c      who was told to make a value anew
+ *   won.c      which values some client was told to make anew
  *   flush.c    flush_all, at once or later
  *   stats.c    stats
  *
@@ -196,7 +196,7 @@ bool memcached_won_take(struct memcached_won *won, uint64_t hash, uint64_t versi
 uint64_t memcached_tick(void *shared, uint64_t now);
 
 /*
- * login.c: what may be said before a client has said who it is. How many bytes were used; -EPROTO.
+ * login.c: what may be said before a client has given its password. How many bytes were used; -EPROTO.
  */
 ssize_t memcached_login(struct memcached_client *c, const char *at, size_t len);
 

@@ -11,7 +11,7 @@ static const struct setting settings[] = {
 	{"memcached.listen", SETTING_LIST, AT(listen), NULL, .check = text_check_listen, .sample = "127.0.0.1",
 	 .help = "Addresses for memcached's clients, host[:port], over TCP. Unset, and no memcached.unix_socket:\n"
 		 "the service is not there. See rdmad-memcached(7)."},
-	{"memcached.port", SETTING_NUMBER, AT(port), "11211", 0, 65535, .help = "Port of those that name none."},
+	{"memcached.port", SETTING_NUMBER, AT(port), "11211", 0, 65535, .help = "Port of addresses that name none."},
 	{"memcached.unix_socket", SETTING_STRING, AT(unix_socket), NULL, .check = setting_check_path,
 	 .sample = "/run/rdmad/memcached.sock", .help = "UNIX socket for memcached's clients of this machine."},
 	{"memcached.unix_mode", SETTING_MODE, AT(unix_mode), "0666", 0, 0777, .help = "Who may connect to it."},

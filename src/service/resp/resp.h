@@ -3,7 +3,7 @@
  * of commands, stream/stream.h the connections.
  *
  *   service.c     the service's row: settings, counters, what the process and a thread have
- *   client.c      a connection: bytes to commands, who may do what, replies on their way
+ *   client.c      a connection: bytes to commands, rights, replies on their way
  *   view.c        what a command sees of the store and changes in it, as one step
  *   multi.c       MULTI, EXEC, DISCARD, WATCH
  *   strings.c     commands on strings

@@ -12,7 +12,8 @@ static const struct setting settings[] = {
 	{"resp.listen", SETTING_LIST, AT(listen), NULL, .check = text_check_listen, .sample = "127.0.0.1",
 	 .help = "Addresses for Redis's clients, host[:port], over TCP. Unset, and no resp.unix_socket: the\n"
 		 "service is not there. See rdmad-resp(7)."},
-	{"resp.port", SETTING_NUMBER, AT(port), "6379" /* PORT */, 0, 65535, .help = "Port of those that name none."},
+	{"resp.port", SETTING_NUMBER, AT(port), "6379" /* PORT */, 0, 65535,
+	 .help = "Port of addresses that name none."},
 	{"resp.unix_socket", SETTING_STRING, AT(unix_socket), NULL, .check = setting_check_path,
 	 .sample = "/run/rdmad/redis.sock", .help = "UNIX socket for Redis's clients of this machine."},
 	{"resp.unix_mode", SETTING_MODE, AT(unix_mode), "0666", 0, 0777, .help = "Who may connect to it."},

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The tests that phpredis 5.3.7 has for itself, against rdmad: those of ../phpredis_skip.txt are left out, each with a reason.
+# The tests that phpredis 5.3.7 has for itself, against rdmad: those of phpredis_skip.txt are left out, each with a reason.
 # TESTS=testPipeline asks for one.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../../lib.sh"
@@ -19,7 +19,7 @@ cd "$dir"/redis-5.*/tests || give_up "the tests of phpredis"
 while read -r name; do
 	grep -q "public function $name()" RedisTest.php || fail "phpredis has no test $name"
 	sed -i "s/public function $name()/public function left_out_$name()/" RedisTest.php
-done < <(grep '^test' "$srcdir/tests/service/phpredis_skip.txt")
+done < <(grep '^test' "$srcdir/tests/service/clients/phpredis_skip.txt")
 sed -i 's/error_reporting(E_ALL)/error_reporting(E_ALL \& ~E_DEPRECATED)/' TestRedis.php
 sed -i "s/strstr(strtolower(\$name), \$str_limit)===FALSE/strtolower(\$name) !== \$str_limit/" TestSuite.php
 
@@ -28,7 +28,7 @@ TEST_PHP_ARGS='-d display_errors=0' timeout 300 php TestRedis.php --host 127.0.0
 	${TESTS:+--test "$TESTS"} >"$dir/suite" 2>&1
 status=$?
 passed=$(grep -ac '\[PASSED\]' "$dir/suite")
-echo "$passed tests passed, $(grep -c '^test' "$srcdir/tests/service/phpredis_skip.txt") are left out by the list, $(grep -ac '\[SKIPPED\]' "$dir/suite") by phpredis"
+echo "$passed tests passed, $(grep -c '^test' "$srcdir/tests/service/clients/phpredis_skip.txt") are left out by the list, $(grep -ac '\[SKIPPED\]' "$dir/suite") by phpredis"
 if [[ $status != 0 ]]; then
 	grep -aE 'FAILED|Fatal|Uncaught|Assertion failed' "$dir/suite" | cut -c1-300 | head -n 100 >&2
 	fail "exit status $status of phpredis's suite"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The tests that redis 7.0.15 has for itself, in Tcl, against rdmad: those of ../redis_skip.txt are left out, each with a reason.
+# The tests that redis 7.0.15 has for itself, in Tcl, against rdmad: those of redis_skip.txt are left out, each with a reason.
 # UNITS="unit/expire unit/scan" asks for some of them.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../../lib.sh"
@@ -15,7 +15,7 @@ start_daemon
 port=$(sed -n 's/.*listening on tcp [0-9.]*:\([0-9]*\) for resp.*/\1/p' "$dir/log")
 answer() { timeout 60 redis-cli -p "$port" "$@" 2>&1; }
 [[ $(answer eval 'return 1' 0) != 1 ]] || units+=(scripting)
-cp "$srcdir/tests/service/redis_skip.txt" "$dir/skip"
+cp "$srcdir/tests/service/clients/redis_skip.txt" "$dir/skip"
 [[ $(answer eval 'return type(cjson)' 0) == table ]] || echo '/^(EVAL - JSON|Try trick readonly table on json)' >>"$dir/skip" # no lua-cjson
 [[ $(part 20) == 20 ]] || units=(type/string keyspace protocol multi)
 [[ ! ${UNITS-} ]] || read -ra units <<<"$UNITS"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The tests that memcached 1.6.18 has for itself, in Perl, against rdmad: those that skip.txt names may fail, each
+# The tests that memcached 1.6.18 has for itself, in Perl, against rdmad: tests that skip.txt names may fail, each
 # with a reason. UNITS="cas touch" asks for some files.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../../lib.sh"

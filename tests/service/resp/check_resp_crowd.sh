@@ -1,7 +1,7 @@
 #!/bin/bash
 # A crowd of hostile clients, all at once: a good one beside them goes on, and nothing of them is left.
 # shellcheck source=tests/lib.sh
-. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../../lib.sh"
 need python3 jq
 ulimit -n "$(ulimit -Hn)"
 (($(ulimit -n) >= 3000)) || { echo "$test_name: $(ulimit -n) open files are too few"; exit 77; }
@@ -23,7 +23,7 @@ is_as_before() { left >"$dir/now" && cmp -s "$dir/before" "$dir/now"; }
 
 left >"$dir/before"
 [[ -s $dir/before ]] || give_up "no status"
-timeout 240 python3 "$srcdir/tests/service/resp_crowd.py" "$port" "$dir/redis.sock" "$lua" "$(part 4)" || fail "the crowd"
+timeout 240 python3 "$srcdir/tests/service/resp/resp_crowd.py" "$port" "$dir/redis.sock" "$lua" "$(part 4)" || fail "the crowd"
 wait_for "what the crowd had" is_as_before || diff "$dir/before" "$dir/now" >&2
 stop_daemon
 conclude

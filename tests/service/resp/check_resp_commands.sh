@@ -1,7 +1,7 @@
 #!/bin/bash
 # The commands in man/rdmad-resp.7 are those of the table, and those that the daemon tells of.
 # shellcheck source=tests/lib.sh
-. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../../lib.sh"
 need redis-cli python3
 
 ends 0 "commands, as the table has them" "$srcdir/scripts/resp-commands"

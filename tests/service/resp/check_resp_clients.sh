@@ -2,7 +2,7 @@
 # Redis's clients connect to rdmad and work: what they parse of its replies, Debian's redis-cli, redis-benchmark, python3-redis and the
 # exporter for Prometheus; passwords.
 # shellcheck source=tests/lib.sh
-. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../../lib.sh"
 need python3
 socket=$dir/redis.sock
 # Debian's modules are those of its own python.
@@ -20,7 +20,7 @@ has() {
 
 # see ARGUMENT...: resp_clients.py.
 see() {
-	"$python" "$srcdir/tests/service/resp_clients.py" "$port" "$socket" "$@"
+	"$python" "$srcdir/tests/service/resp/resp_clients.py" "$port" "$socket" "$@"
 	case $? in 0) ;; 77) skipped=77 ;; *) fail "resp_clients.py $*" ;; esac
 }
 

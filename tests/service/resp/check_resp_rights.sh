@@ -1,7 +1,7 @@
 #!/bin/bash
 # What a client of Redis's protocol may do to keys: commands on all keys show those that it may read, and no others.
 # shellcheck source=tests/lib.sh
-. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../../lib.sh"
 need redis-cli jq
 
 redis() { timeout 60 redis-cli -s "$dir/redis.sock" "$@" 2>&1 | LC_ALL=C sort | tr '\n' ' '; }

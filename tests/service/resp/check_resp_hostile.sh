@@ -2,12 +2,12 @@
 # What no client of Redis's protocol does by mistake: keys of a transaction that go before its step ends, the same long value written by
 # several threads, passwords given again.
 # shellcheck source=tests/lib.sh
-. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../../lib.sh"
 need python3 jq
 
 configure 'workers = 2;' 'services = ["kv", "resp"];' 'kv = { memory = "64M"; eviction = "s3-fifo"; };' "resp.unix_socket = \"$dir/redis.sock\";"
 start_daemon
-timeout 240 python3 "$srcdir/tests/service/resp_hostile.py" "$dir/redis.sock" "$(part 4000)" || fail "a hostile client"
+timeout 240 python3 "$srcdir/tests/service/resp/resp_hostile.py" "$dir/redis.sock" "$(part 4000)" || fail "a hostile client"
 stop_daemon
 
 echo "@$(id -u) kv resp read= write=" >"$dir/clients"
@@ -20,7 +20,7 @@ cat >"$dir/reload" <<END
 echo "@$(id -u) kv resp read=none/ write=none/" >"$dir/clients"
 exec "$rdmactl" --control "$dir/control.sock" reload >/dev/null
 END
-timeout 240 python3 "$srcdir/tests/service/resp_hostile.py" "$dir/redis.sock" 0 bash "$dir/reload" || fail "a reload"
+timeout 240 python3 "$srcdir/tests/service/resp/resp_hostile.py" "$dir/redis.sock" 0 bash "$dir/reload" || fail "a reload"
 stop_daemon
 
 # A connection, which has file descriptor 5.
