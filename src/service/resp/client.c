@@ -9,9 +9,10 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#define LARGE (16 * KIB)     /* values from this length on go to their place at once */
-#define OUT_KEPT (256 * KIB) /* the buffer of replies is kept up to here */
-#define RUNS 16              /* of a command whose step others disturb, until it waits for its next turn */
+#define LARGE (16 * KIB)       /* values from this length on go to their place at once */
+#define OUT_KEPT (256 * KIB)   /* the buffer of replies is kept up to here */
+#define WAITING_MAX (32 * MIB) /* of messages that wait for one client, as in Redis */
+#define RUNS 16                /* of a command whose step others disturb, until it waits for its next turn */
 
 /*
  * Replies
@@ -132,6 +133,18 @@ static void client_write(struct resp_client *c)
 		out->at = NULL;
 		out->room = 0;
 	}
+}
+
+bool resp_client_push(struct resp_client *c, const struct stream_piece *piece)
+{
+	size_t waiting = stream_waiting(c->stream);
+
+	if (waiting + piece->len <= WAITING_MAX) {
+		stream_write(c->stream, piece, 1);
+		return true;
+	}
+	stream_close(c->stream, -ENOBUFS, "it takes no messages: %zu bytes wait", waiting);
+	return false;
 }
 
 /*
@@ -260,11 +273,16 @@ bool resp_may(struct resp_client *c, const struct resp_command *command, const s
 int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		   unsigned argc)
 {
+	uint64_t seen = unlikely(c->track) ? store_event_head(c->thread->store) : 0;
 	int rc;
 
 	c->command = command;
 	rc = resp_serve[command->id](c, argv, argc);
-	return rc == -EMEDIUMTYPE ? resp_wrong_type(c) : rc;
+	if (rc == -EMEDIUMTYPE)
+		rc = resp_wrong_type(c);
+	if (unlikely(c->track) && rc == 0)
+		rc = resp_track_read(c, command, argv, argc, seen);
+	return rc;
 }
 
 /* GET, straight from the table into the reply. */
@@ -301,7 +319,7 @@ static bool fast_get(struct resp_client *c, const struct resp_arg *key)
 /* SET without options of a short value, straight into the table. What cannot be done so is done as any command. */
 static bool fast_set(struct resp_client *c, const struct resp_arg *argv)
 {
-	const struct store_put put = {.expires = TIME_NEVER, .owner = c->owner};
+	const struct store_put put = {.expires = TIME_NEVER, .owner = c->owner, .note = resp_note(c->id, RESP_CMD_SET)};
 	uint64_t version;
 
 	if (argv[2].len > STORE_COPY_MAX || store_set(c->thread->store, argv[1].at, argv[1].len, argv[2].at,
@@ -323,7 +341,7 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 	if (c->thread->timed.id != command->id)
 		resp_time(c->thread, command->id);
 
-	if ((command->id == RESP_CMD_GET && fast_get(c, &argv[1])) ||
+	if ((command->id == RESP_CMD_GET && !c->track && fast_get(c, &argv[1])) ||
 	    (command->id == RESP_CMD_SET && argc == 3 && fast_set(c, argv))) {
 		resp_count(&c->thread->calls[command->id]);
 		return 0;
@@ -393,6 +411,8 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	if (unlikely(c->out->len > len && c->out->at[len] == '-'))
 		resp_count_error(c->thread->shared, c->out->at + len + 1, c->out->len - len - 1);
 	client_mute(c, len, pins);
+	if (unlikely(c->track) && command)
+		resp_track_commanded(c);
 	if (c->step) /* of a command that was refused when it came again */
 		c->step_end(c);
 	return 0;
@@ -609,6 +629,7 @@ struct resp_client *resp_client_new(struct resp_thread *thread)
 	c->out = &thread->out;
 	c->id = atomic_fetch_add(&thread->shared->last_id, 1) + 1;
 	list_init(&c->subscriptions);
+	list_init(&c->redirects);
 	resp_parser_init(&c->parser);
 	return c;
 }
@@ -669,6 +690,7 @@ static void client_closed(struct stream *stream, int error, const char *reason)
 	pthread_mutex_unlock(&shared->lock);
 	text_gate_end(&c->gate);
 	resp_pubsub_leave(c);
+	resp_track_leave(c);
 	text_value_end(&c->large, c->thread->store);
 	resp_client_free(c);
 }

@@ -296,7 +296,7 @@ static void put_clients(struct info *info)
 	NUMBER(info, "client_recent_max_input_buffer", 0);
 	NUMBER(info, "client_recent_max_output_buffer", 0);
 	NUMBER(info, "blocked_clients", 0);
-	NUMBER(info, "tracking_clients", 0);
+	NUMBER(info, "tracking_clients", atomic_load(&info->shared->trackers));
 	NUMBER(info, "pubsub_clients", info->totals.pubsub);
 	NUMBER(info, "clients_in_timeout_table", 0);
 }
@@ -421,9 +421,9 @@ static void put_stats(struct info *info)
 	NUMBER(info, "latest_fork_usec", 0);
 	NUMBER(info, "total_forks", 0);
 	NUMBER(info, "migrate_cached_sockets", 0);
-	NUMBER(info, "tracking_total_keys", 0);
-	NUMBER(info, "tracking_total_items", 0);
-	NUMBER(info, "tracking_total_prefixes", 0);
+	NUMBER(info, "tracking_total_keys", atomic_load(&info->shared->tracked));
+	NUMBER(info, "tracking_total_items", atomic_load(&info->shared->tracked));
+	NUMBER(info, "tracking_total_prefixes", atomic_load(&info->shared->prefixes));
 	NUMBER(info, "unexpected_error_replies", 0);
 	NUMBER(info, "total_error_replies", errors_of(info->shared));
 	NUMBER(info, "total_reads_processed", since(info, RESP_BASE_READS, t->reads));

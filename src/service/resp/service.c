@@ -11,6 +11,9 @@ _Static_assert(offsetof(struct resp_settings, text) == 0, "TEXT_SETTINGS are row
 
 static const struct setting settings[] = {
 	TEXT_SETTINGS("resp", "Redis's", "6379", "/run/rdmad/redis.sock", "rdmad-resp(7)"),
+	{"resp.notify", SETTING_STRING, AT(notify), NULL, .check = resp_notify_check, .sample = "KEA",
+	 .help = "Events of keys that are published, as Redis's notify-keyspace-events, which CONFIG SET changes.\n"
+		 "Unset: none. See rdmad-resp(7)."},
 	{"resp.scripts", SETTING_BOOL, AT(scripts), "false",
 	 .help = "Let Redis's clients run scripts (EVAL). While one runs, its worker serves nobody else."},
 	{"resp.script_time", SETTING_TIME, AT(script_time), "100ms", TIME_MS, 60 * TIME_S,
@@ -49,6 +52,12 @@ static int resp_open(const struct service_host *host, const void *values, void *
 	make_run_id(shared->run_id);
 	shared->connections = host->connections;
 	shared->pubsub = resp_pubsub_new();
+	if (s->notify) {
+		unsigned flags;
+
+		resp_notify_read(s->notify, strlen(s->notify), &flags);
+		atomic_store(&shared->notify, flags);
+	}
 	list_init(&shared->clients);
 	list_init(&shared->threads);
 	if (!shared->pubsub || (s->scripts && resp_scripts_open(shared) != 0)) {
@@ -105,8 +114,10 @@ static int resp_thread_init(struct service_part *part)
 	rc = resp_mailbox_init(&thread->mailbox);
 	if (rc != 0)
 		return rc;
-	rc = resp_view_new(thread);
+	thread->tracks = resp_tracks_new();
+	rc = thread->tracks ? resp_view_new(thread) : -ENOMEM;
 	if (rc != 0) {
+		resp_tracks_free(thread->tracks);
 		resp_mailbox_clear(&thread->mailbox);
 		return rc;
 	}
@@ -120,11 +131,12 @@ static void resp_thread_clear(struct service_part *part)
 {
 	struct resp_thread *thread = container_of(part, struct resp_thread, part);
 
-	must(thread->pins.count == 0);
+	must(thread->pins.count == 0 && !thread->watching);
 	pthread_mutex_lock(&thread->shared->lock);
 	list_del(&thread->node);
 	pthread_mutex_unlock(&thread->shared->lock);
 	resp_mailbox_clear(&thread->mailbox);
+	resp_tracks_free(thread->tracks);
 	free(thread->pins.pin);
 	free(thread->out.at);
 	resp_view_free(thread);
@@ -157,6 +169,9 @@ const struct service service_resp = {
 	.part_init = resp_thread_init,
 	.part_clear = resp_thread_clear,
 	.tick = resp_sample,
+	.progress = resp_watch_turn,
+	.arm = resp_watch_arm,
+	.disarm = resp_watch_disarm,
 	.fd = resp_mailbox_fd,
 	.readable = resp_mailbox_readable,
 	.door = text_door,
