@@ -15,7 +15,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 
 from ._library import Buffer
 from .errors import Error
-from .store import Registration, Store
+from .store import Registration, Store, options_among
 
 try:
     from sglang.srt.mem_cache.hicache_storage import (  # type: ignore[import]
@@ -31,7 +31,6 @@ except ImportError:
 
 _log = logging.getLogger(__name__)
 _KV = "kv"
-_OPTIONS = ("key", "require_rdma", "require_encryption", "timeout", "connect_timeout", "reconnect", "poll", "progress_thread")
 
 
 def _tensor_memory(tensor: Any) -> tuple[int, int]:
@@ -49,9 +48,7 @@ class Storage(_Base):  # type: ignore[misc]
 
     def __init__(self, storage_config: Any, kwargs: dict[str, Any] | None = None):
         extra = {**(getattr(storage_config, "extra_config", None) or {}), **(kwargs or {})}
-        options = {name: extra[name] for name in _OPTIONS if name in extra}
-        options.setdefault("reconnect", float("inf"))
-        self.store = Store(extra.get("address", "127.0.0.1"), **options)
+        self.store = Store(extra.get("address", "127.0.0.1"), **options_among(extra))
         self._prefix = extra.get("prefix", "")
         self._suffix = self._suffix_of(storage_config)
         self._registrations: list[Registration] = []

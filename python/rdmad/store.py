@@ -63,6 +63,16 @@ def options_of(*, key: str | os.PathLike[str] | None, require_rdma: bool, requir
     return options
 
 
+#: Of a Store, beside the address.
+OPTIONS = ("key", "require_rdma", "require_encryption", "timeout", "connect_timeout", "reconnect", "poll",
+           "progress_thread")
+
+
+def options_among(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a Store among those of a cache's adapter, which connects again for ever unless it says otherwise."""
+    return {"reconnect": math.inf, **{name: config[name] for name in OPTIONS if name in config}}
+
+
 def open_handle(address: str, options: d.rdmad_options, reconnect: float | None) -> int:
     handle = ctypes.c_void_p()
     status = library.kv_open_options(address.encode(), options, None, handle)
@@ -153,7 +163,8 @@ class Batch(Requests):
         """No answer came for too long, or the connection has ended."""
         error = error_of(status or -errno.ETIMEDOUT, sentence() or "no answer came for too long")
         for tag in range(at):
-            library.kv_cancel_tag(self._store._handle, tag)
+            if not self._pending[tag][0].done:
+                library.kv_cancel_tag(self._store._handle, tag)
         while outstanding > 0:
             status, completions = queue.done(0)
             if status <= 0:
@@ -553,7 +564,16 @@ class Store:
 
     def scan(self, prefix: Key = b"") -> Iterator[tuple[bytes, Meta]]:
         """The keys that begin so. One that is there all the time comes at least once."""
-        name, cursor, page = encoded(prefix), ctypes.c_uint64(), []
+        cursor = 0
+        while True:
+            cursor, page = self.scan_page(cursor, prefix)
+            yield from page
+            if not cursor:
+                return
+
+    def scan_page(self, cursor: int = 0, prefix: Key = b"", limit: int = 0) -> tuple[int, list[tuple[bytes, Meta]]]:
+        """One page of a scan, of up to ``limit`` keys, and the cursor of the next; 0 begins, and is behind the last page."""
+        name, at, page = encoded(prefix), ctypes.c_uint64(cursor), []
 
         def each(_: Any, key: int, key_len: int, meta: Any) -> int:
             found = meta.contents
@@ -561,14 +581,9 @@ class Store:
                          Meta(found.length, found.version, found.ttl_us / 1e6 if found.ttl_us else None)))
             return 0
 
-        callback = d.kv_scan_callback(each)
-        while True:
-            page.clear()
-            with self._lock:
-                self._count(library.kv_scan(self._handle, cursor, name, len(name), 0, callback, None))
-            yield from list(page)
-            if not cursor.value:
-                return
+        with self._lock:
+            self._count(library.kv_scan(self._handle, at, name, len(name), limit, d.kv_scan_callback(each), None))
+        return at.value, page
 
     def keys(self, prefix: Key = b"") -> Iterator[bytes]:
         for key, _ in self.scan(prefix):
