@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import Counter
 from typing import Any, Callable, Sequence
 
 from lmcache.v1.distributed.api import EncodedObjectKey, KeyEntry, KeyListPage  # type: ignore[import]
@@ -68,13 +69,17 @@ class _Lane:
         self._results: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._closed = False
-        self._tasks: queue.SimpleQueue[tuple[int, Callable[[], Any], Any] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[int | None, Callable[[], Any], Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"rdmad-{name}", daemon=True)
         self._thread.start()
 
     def submit(self, task: int, carry_out: Callable[[], Any], otherwise: Any) -> int:
         self._tasks.put((task, carry_out, otherwise))
         return task
+
+    def submit_silently(self, carry_out: Callable[[], Any]) -> None:
+        """A task that has no result."""
+        self._tasks.put((None, carry_out, None))
 
     def _work(self) -> None:
         while True:
@@ -90,9 +95,10 @@ class _Lane:
                 _log.warning("%s: %s", self._thread.name, error)
             except Exception:  # pylint: disable=broad-except
                 _log.exception("%s: a task failed", self._thread.name)
-            with self._lock:
-                self._results[task] = result
-            self.notifier.notify()
+            if task is not None:
+                with self._lock:
+                    self._results[task] = result
+                self.notifier.notify()
 
     def take(self, task: int) -> Any:
         """The result, once; None: there is none yet."""
@@ -122,7 +128,8 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
 
     ``address``, ``prefix`` of all keys, ``ttl`` in seconds, ``max_capacity_gb``: from which on LMCache is to delete; 0,
     the default: the server evicts. ``lookup``: "all", or "prefix": objects behind the first gap count as missing, and
-    the server does not look for them. Others are options of a Store.
+    the server does not look for them. ``lease``: for how many seconds the server keeps what a lookup has found, unless
+    it is unlocked before; default: it does not. Others are options of a Store.
     """
 
     def __init__(self, config: dict[str, Any], l1_memory_desc: Any = None):
@@ -131,7 +138,8 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
         self._prefix = config.get("prefix", "")
         self._ttl = config.get("ttl")
         self._lookup = config.get("lookup", "all")
-        unknown = set(config) - {"address", "prefix", "ttl", "max_capacity_gb", "lookup", *OPTIONS}
+        self._lease = config.get("lease")
+        unknown = set(config) - {"address", "prefix", "ttl", "max_capacity_gb", "lookup", "lease", *OPTIONS}
         if unknown:
             raise ValueError(f"adapter_params: {', '.join(sorted(unknown))}: no such option of rdmad.lmcache")
         if self._lookup not in ("all", "prefix"):
@@ -139,6 +147,7 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
         self._task = 0
         self._lock = threading.Lock()
         self._stored: dict[Any, _Stored] = {}
+        self._locks: Counter[Any] = Counter()  # lookups that found an object and are not unlocked; of the lookups' thread
         self._registrations: list[Registration] = []
         self._lanes: list[_Lane] = []
         try:
@@ -212,8 +221,8 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
     def pop_completed_store_tasks(self) -> dict[int, Any]:
         return self._storing.take_all()
 
-    # Lookup. There is nothing to unlock: the server keeps a value while it sends it, and a load of one that is gone is a
-    # miss.
+    # Lookup. Without a lease there is nothing to unlock: the server keeps a value while it sends it, and a load of one
+    # that is gone is a miss.
 
     def submit_lookup_and_lock_task(self, keys: Sequence[Any], group_layout_descs: Any = None) -> int:
         keys = list(keys)
@@ -222,13 +231,18 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
     def _look_up(self, keys: Sequence[Any]) -> Any:
         with self._lock:
             before = [self._stored.get(key) for key in keys]
+        texts, asked, known = self._texts(keys), len(keys), len(keys)
         if self._lookup == "prefix":
-            length = self._looking.store.prefix_length(self._texts(keys))
-            hits = [True] * length + [False] * (len(keys) - length)
-            known = length + 1  # the first missing one, too
+            asked = self._looking.store.prefix_length(texts)
+            known = asked + 1  # the first missing one, too
+        if self._lease:
+            hits = self._looking.store.lease(texts[:asked], self._lease)
+            self._locks.update(key for key, hit in zip(keys, hits) if hit)
+        elif self._lookup == "prefix":
+            hits = [True] * asked
         else:
-            hits = self._looking.store.exists_many(self._texts(keys))
-            known = len(keys)
+            hits = self._looking.store.exists_many(texts)
+        hits += [False] * (len(keys) - asked)
         self._forget([(key, was) for key, was, hit in zip(keys[:known], before, hits) if was and not hit])
         return self._bitmap(hits)
 
@@ -248,7 +262,19 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
         return self._looking.take(task_id)
 
     def submit_unlock(self, keys: Sequence[Any]) -> None:
-        pass
+        keys = list(keys)
+        if self._lease:
+            self._looking.submit_silently(lambda: self._unlock(keys))
+
+    def _unlock(self, keys: Sequence[Any]) -> None:
+        """The last one of a key ends its lease. Should that fail, its time does."""
+        free = []
+        for key in keys:
+            self._locks[key] -= 1
+            if self._locks[key] <= 0:
+                del self._locks[key]
+                free.append(key)
+        self._looking.store.release(self._texts(free))
 
     # Load
 

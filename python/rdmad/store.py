@@ -548,6 +548,20 @@ class Store:
         """How many of the keys come before the first missing one."""
         return self._exists(keys, True)[0]
 
+    def lease(self, keys: Sequence[Key], seconds: float) -> list[bool]:
+        """Which keys are there; their values are not evicted for that long, as far as the server's limits go."""
+        names = [encoded(key) for key in keys]
+        items = self._items(names)
+        with self._lock:
+            self._count(library.kv_mlease(self._handle, items, len(names), microseconds(seconds), self._length))
+        return [item.status == 0 for item in items[:len(names)]]
+
+    def release(self, keys: Sequence[Key]) -> None:
+        """End the leases that the keys have."""
+        names = [encoded(key) for key in keys]
+        with self._lock:
+            self._count(library.kv_mrelease(self._handle, self._items(names), len(names)))
+
     def delete_many(self, keys: Sequence[Key]) -> int:
         """Returns how many there were."""
         batch = self.batch()

@@ -212,6 +212,31 @@ def test_prefix_lookup(address, arena, store):
     adapter.close()
 
 
+def test_lease(tmp_path, arena):
+    """What a lookup has found stays, however much is stored, until the last one is unlocked."""
+    process, address = start_server(tmp_path, 'kv.eviction = "s3-fifo"; kv.lease_memory = "32M";')
+    adapter = lmcache.L2Adapter({"address": address, "lease": 1000})
+    caller, keys, more = Caller(adapter), keys_of(8), keys_of(400, "more")
+    assert caller.store(keys, arena.objects(range(8))).is_successful()
+    assert caller.look_up(keys) == caller.look_up(keys + more)[:8] == [True] * 8
+    adapter.submit_unlock(keys)  # the first of two
+    assert caller.store(more, arena.objects([0] * 400)).is_successful()
+    assert caller.load(keys, arena.objects(range(8))) == [True] * 8
+    released, release = [], adapter._looking.store.release
+    adapter._looking.store.release = lambda texts: released.append(len(texts)) or release(texts)
+    adapter.submit_unlock(keys)
+    adapter.submit_unlock(keys[:1])  # which is not locked any more
+    assert caller.look_up([]) == [] and not adapter._locks and released == [8, 1]
+    with rdmad.Store(address) as store:
+        store.set("t:k", b"v")
+        assert store.lease(["t:k", "t:none"], 10) == [True, False] and store.lease([], 1) == []
+        store.release(["t:k", "t:none"])
+    adapter.close()
+    process.kill()
+    process.wait()
+    process.stderr.close()
+
+
 def test_two_controllers(adapter, arena):
     """Stores by one thread, lookups and loads by another, several under way."""
     keys, failures = keys_of(160), []
