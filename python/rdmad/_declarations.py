@@ -158,6 +158,7 @@ FUNCTIONS["kv_fetchv"] = (c_int, [c_void_p, c_void_p, c_size_t, POINTER(kv_fetch
     POINTER(c_size_t), POINTER(kv_meta)])
 FUNCTIONS["kv_submit_fetchv"] = (c_int, [c_void_p, c_void_p, c_size_t, POINTER(kv_fetch), c_void_p, c_size_t,
     kv_result_callback, c_void_p])
+FUNCTIONS["kv_checksum"] = (c_uint64, [c_void_p, c_size_t])
 FUNCTIONS["kv_expect_length"] = (c_int, [c_void_p, c_void_p, c_size_t, c_uint64])
 
 kv_scan_callback = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, POINTER(kv_meta))

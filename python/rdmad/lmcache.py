@@ -20,7 +20,7 @@ from lmcache.v1.distributed.internal_api import L2StoreResult  # type: ignore[im
 from lmcache.v1.distributed.l2_adapters.base import L2AdapterInterface  # type: ignore[import]
 from lmcache.v1.platform import create_event_notifier  # type: ignore[import]
 
-from .errors import Error
+from .errors import Corrupt, Error, NoSpace
 from .store import OPTIONS, Meta, Registration, Store, options_among
 
 try:
@@ -129,7 +129,8 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
     ``address``, ``prefix`` of all keys, ``ttl`` in seconds, ``max_capacity_gb``: from which on LMCache is to delete; 0,
     the default: the server evicts. ``lookup``: "all", or "prefix": objects behind the first gap count as missing, and
     the server does not look for them. ``lease``: for how many seconds the server keeps what a lookup has found, unless
-    it is unlocked before; default: it does not. Others are options of a Store.
+    it is unlocked before; default: it does not. ``checksum``: store objects with one, of 8 bytes more, and take one
+    whose is wrong for missing. Others are options of a Store.
     """
 
     def __init__(self, config: dict[str, Any], l1_memory_desc: Any = None):
@@ -139,7 +140,9 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
         self._ttl = config.get("ttl")
         self._lookup = config.get("lookup", "all")
         self._lease = config.get("lease")
-        unknown = set(config) - {"address", "prefix", "ttl", "max_capacity_gb", "lookup", "lease", *OPTIONS}
+        self._checksum = bool(config.get("checksum", False))
+        self._corrupt = 0
+        unknown = set(config) - {"address", "prefix", "ttl", "max_capacity_gb", "lookup", "lease", "checksum", *OPTIONS}
         if unknown:
             raise ValueError(f"adapter_params: {', '.join(sorted(unknown))}: no such option of rdmad.lmcache")
         if self._lookup not in ("all", "prefix"):
@@ -147,7 +150,7 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
         self._task = 0
         self._lock = threading.Lock()
         self._stored: dict[Any, _Stored] = {}
-        self._locks: Counter[Any] = Counter()  # lookups that found an object and are not unlocked; of the lookups' thread
+        self._locks: Counter[Any] = Counter()  # finds that are not unlocked; of the lookups' thread
         self._registrations: list[Registration] = []
         self._lanes: list[_Lane] = []
         try:
@@ -208,7 +211,15 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
         return self._storing.submit(self._next(), lambda: self._store(keys, buffers), L2StoreResult(False, 0))
 
     def _store(self, keys: Sequence[Any], buffers: Sequence[Any]) -> Any:
-        self._storing.store.set_many(zip(self._texts(keys), buffers), ttl=self._ttl)
+        if self._checksum:
+            batch = self._storing.store.batch()
+            pending = [batch.put_pieces(text, [buffer], ttl=self._ttl, checksum=True)
+                       for text, buffer in zip(self._texts(keys), buffers)]
+            batch.run()
+            for each in pending:
+                each.result()
+        else:
+            self._storing.store.set_many(zip(self._texts(keys), buffers), ttl=self._ttl)
         sizes = []
         with self._lock:
             for key, buffer in zip(keys, buffers):
@@ -286,11 +297,28 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
         return self._loading.submit(self._next(), lambda: self._load(keys, buffers), self._bitmap([False] * len(keys)))
 
     def _load(self, keys: Sequence[Any], buffers: Sequence[Any]) -> Any:
-        hits = self._loading.store.get_exactly(self._texts(keys), buffers)
+        if self._checksum:
+            hits = self._load_checked(keys, buffers)
+        else:
+            hits = self._loading.store.get_exactly(self._texts(keys), buffers)
         accessed = [key for key, hit in zip(keys, hits) if hit]
         if accessed:
             self._notify_keys_accessed(accessed)
         return self._bitmap(hits)
+
+    def _load_checked(self, keys: Sequence[Any], buffers: Sequence[Any]) -> list[bool]:
+        batch = self._loading.store.batch()
+        pending = [batch.get_pieces(text, [buffer], checksum=True) for text, buffer in zip(self._texts(keys), buffers)]
+        batch.run()
+        hits = []
+        for key, each in zip(keys, pending):
+            try:
+                hits.append(each.result() is not None)
+            except (Corrupt, NoSpace) as error:
+                self._corrupt += 1
+                _log.error("%s: %s", key_text(key), error)
+                hits.append(False)
+        return hits
 
     def query_load_result(self, task_id: int) -> Any:
         return self._loading.take(task_id)
@@ -322,7 +350,8 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
     def report_status(self) -> dict[str, Any]:
         return {"is_healthy": all(lane.alive and lane.healthy for lane in self._lanes), "type": "rdmad",
                 "address": self._address, "transport": self._loading.store.transport,
-                "arena_registered": len(self._registrations) == 2, "objects_stored": len(self._stored)}
+                "arena_registered": len(self._registrations) == 2, "objects_stored": len(self._stored),
+                "objects_corrupt": self._corrupt}
 
     def close(self) -> None:
         for lane in self._lanes:

@@ -50,6 +50,7 @@ class Storage(_Base):  # type: ignore[misc]
         extra = {**(getattr(storage_config, "extra_config", None) or {}), **(kwargs or {})}
         self.store = Store(extra.get("address", "127.0.0.1"), **options_among(extra))
         self._prefix = extra.get("prefix", "")
+        self._checksum = bool(extra.get("checksum", False))
         self._suffix = self._suffix_of(storage_config)
         self._registrations: list[Registration] = []
         self.registered_pools: dict[str, Any] = {}
@@ -117,14 +118,14 @@ class Storage(_Base):  # type: ignore[misc]
     def _get_pages(self, names: Sequence[str], pool: Any, host_indices: Any) -> list[bool]:
         pages = list(self._pages(pool, len(names), host_indices)) if names else []
         batch = self.store.batch()
-        pending = [batch.get_pieces(name, pieces) for name, pieces in zip(names, pages)]
+        pending = [batch.get_pieces(name, pieces, checksum=self._checksum) for name, pieces in zip(names, pages)]
         batch.run()
         return [self._went_well(each, sum(size for _, size in pieces)) for each, pieces in zip(pending, pages)]
 
     def _set_pages(self, names: Sequence[str], pool: Any, host_indices: Any) -> list[bool]:
         pages = list(self._pages(pool, len(names), host_indices)) if names else []
         batch = self.store.batch()
-        pending = [batch.put_pieces(name, pieces) for name, pieces in zip(names, pages)]
+        pending = [batch.put_pieces(name, pieces, checksum=self._checksum) for name, pieces in zip(names, pages)]
         batch.run()
         return [self._went_well(each) for each in pending]
 

@@ -12,7 +12,8 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from . import _declarations as d
 from ._library import Buffer, Key, Memory, address_of, bytes_address, encoded, library, new_bytes, raise_last, sentence
-from ._requests import KEEP, Meta, Pending, Queue, Requests, Ttl, condition_of, microseconds, status_error, vector_of
+from ._requests import (CHECKSUM, KEEP, Meta, Pending, Queue, Requests, Ttl, check_sum, checksum_of, condition_of,
+                        microseconds, status_error, vector_of, writable)
 from .errors import Conflict, Error, Gone, error_of
 
 T = TypeVar("T")
@@ -452,10 +453,12 @@ class Store:
 
     # Pieces
 
-    def put_pieces(self, key: Key, pieces: Sequence[Buffer], *, ttl: Ttl = None) -> int:
-        """Store a value that lies in several pieces, and return its version."""
+    def put_pieces(self, key: Key, pieces: Sequence[Buffer], *, ttl: Ttl = None, checksum: bool = False) -> int:
+        """Store a value that lies in several pieces, and return its version. ``checksum``: with one behind it."""
         name = encoded(key)
         memories = [address_of(piece) for piece in pieces]
+        if checksum:
+            memories.append(address_of(checksum_of(memories)))
         vector = vector_of(memories)
         options = d.kv_put_options(d.KV_ALWAYS, 0, microseconds(ttl))
         with self._lock:
@@ -463,18 +466,22 @@ class Store:
                                         self._version))
             return self._version.value
 
-    def get_pieces(self, key: Key, pieces: Sequence[Buffer]) -> int | None:
-        """Fill the pieces one after the other. Returns the value's length; None: no such key."""
+    def get_pieces(self, key: Key, pieces: Sequence[Buffer], *, checksum: bool = False) -> int | None:
+        """Fill the pieces one after the other. Returns the value's length; None: no such key. ``checksum``: it was
+        stored with one, which is compared; Corrupt: it is wrong, or the value is not as long as the pieces."""
         name = encoded(key)
-        owners = [Memory(piece, writable=True) for piece in pieces]
-        vector = vector_of([(owner.address, owner.length, owner) for owner in owners])
+        memories = [writable(piece) for piece in pieces]
+        stored = bytearray(CHECKSUM if checksum else 0)
+        ranges = [*memories, writable(stored)] if checksum else memories
+        vector = vector_of(ranges)
         with self._lock:
-            status = library.kv_fetchv(self._handle, name, len(name), None, ctypes.addressof(vector), len(owners),
+            status = library.kv_fetchv(self._handle, name, len(name), None, ctypes.addressof(vector), len(ranges),
                                        self._length, None)
             if status == -errno.ENOENT:
                 return None
             self._count(status)
-            return self._length.value
+            length = self._length.value
+        return check_sum(length, memories, stored) if checksum else length
 
     # Many keys
 

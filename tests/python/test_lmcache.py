@@ -237,6 +237,20 @@ def test_lease(tmp_path, arena):
     process.stderr.close()
 
 
+def test_checksum(address, arena, store):
+    adapter = lmcache.L2Adapter({"address": address, "prefix": "t:", "checksum": True}, l1_memory_desc=arena.desc())
+    caller, keys = Caller(adapter), keys_of(4)
+    arena.bytes[:4] = [[1], [2], [3], [4]]
+    assert caller.store(keys, arena.objects(range(4))).bytes_transferred() == 4 * BLOCK
+    store.set_range("t:" + lmcache.key_text(keys[1]), 1000, b"x")
+    store.set("t:" + lmcache.key_text(keys[2]), bytes(BLOCK + 9))
+    assert caller.look_up(keys) == [True] * 4
+    assert caller.load(keys + keys_of(1, "none"), arena.objects(range(8, 13))) == [True, False, False, True, False]
+    assert (arena.bytes[8] == 1).all() and (arena.bytes[11] == 4).all()
+    assert adapter.report_status()["objects_corrupt"] == 2 and adapter.report_status()["is_healthy"]
+    adapter.close()
+
+
 def test_two_controllers(adapter, arena):
     """Stores by one thread, lookups and loads by another, several under way."""
     keys, failures = keys_of(160), []

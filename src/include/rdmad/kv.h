@@ -294,6 +294,11 @@ int kv_fetchv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const st
 int kv_submit_fetchv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what,
 		     const struct iovec *pieces, size_t count, kv_result_callback done, void *arg);
 
+/* A checksum of all bytes of the pieces, in their order: XXH3 in 64 bits. For values that bring theirs, as 8 bytes
+ * behind the others: the writer appends it as one piece more, and the reader compares it. So what is read is what was
+ * stored, whatever happened on the way between the two memories. */
+uint64_t kv_checksum(const struct iovec *pieces, size_t count);
+
 /* Say how long the value of this key is. The next get of it is prepared for that, which saves a round trip if the value
  * is large. */
 int kv_expect_length(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t length);
