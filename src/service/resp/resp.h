@@ -409,8 +409,9 @@ int resp_track_read(struct resp_client *c, const struct resp_command *command, c
 		    unsigned argc, uint64_t seen);
 void resp_track_commanded(struct resp_client *c); /* a command was answered: CLIENT CACHING was said for it */
 void resp_track_event(struct resp_thread *thread, const struct store_event *event);
-void resp_track_end(struct resp_client *c);   /* it tracks no more */
-void resp_track_leave(struct resp_client *c); /* nor hears of what others track */
+void resp_track_turn(struct resp_thread *thread); /* behind the events of a turn */
+void resp_track_end(struct resp_client *c);       /* it tracks no more */
+void resp_track_leave(struct resp_client *c);     /* nor hears of what others track */
 
 /*
  * watch.c: events of the store, for tracking and as messages.

@@ -37,6 +37,8 @@ struct resp_track {
 	struct resp_redirect *redirect;
 	struct resp_arg *prefix; /* with BCAST: at the least one, which may be empty */
 	unsigned prefixes;
+	struct resp_out batch; /* keys that it is told of at the end of the turn, with BCAST */
+	size_t batched;
 };
 
 /* A client has read a key. */
@@ -153,8 +155,9 @@ static struct resp_client *redirect_to(struct resp_shared *shared, const struct 
  * Messages
  */
 
-/* What a client hears of a key; NULL: of all that it has. One of RESP2 has to be a subscriber. */
-static void tell_client(struct resp_thread *thread, struct resp_client *to, const char *key, size_t len)
+/* What a client hears of keys: `keys` has them as strings of the protocol, `count` of them; 0: of all that it has. One
+ * of RESP2 has to be a subscriber. */
+static void tell_client(struct resp_thread *thread, struct resp_client *to, const char *keys, size_t len, size_t count)
 {
 	struct resp_out *out = &thread->tracks->out;
 
@@ -166,9 +169,9 @@ static void tell_client(struct resp_thread *thread, struct resp_client *to, cons
 	resp_bulk_text(out, to->three ? "invalidate" : "message");
 	if (!to->three)
 		resp_bulk_text(out, CHANNEL);
-	if (key) {
-		resp_array(out, 1);
-		resp_bulk(out, key, len);
+	if (count) {
+		resp_array(out, count);
+		resp_raw(out, keys, len);
 	} else {
 		resp_null(out);
 	}
@@ -182,9 +185,8 @@ static void tell_client(struct resp_thread *thread, struct resp_client *to, cons
 struct told {
 	struct resp_note note;
 	struct resp_redirect *redirect;
-	size_t len;
-	bool all;
-	char key[];
+	size_t len, count;
+	char keys[];
 };
 
 static void told_came(struct resp_thread *to, struct resp_note *note)
@@ -194,13 +196,13 @@ static void told_came(struct resp_thread *to, struct resp_note *note)
 	struct resp_client *c = to ? redirect_to(shared, told->redirect) : NULL;
 
 	if (c)
-		tell_client(to, c, told->all ? NULL : told->key, told->len);
+		tell_client(to, c, told->keys, told->len, told->count);
 	redirect_put(shared, told->redirect);
 	free(told);
 }
 
 /* By a note; without memory for it the client that hears too little is cut off. */
-static void tell_far(struct resp_track *track, const char *key, size_t len)
+static void tell_far(struct resp_track *track, const char *keys, size_t len, size_t count)
 {
 	struct resp_shared *shared = track->client->thread->shared;
 	struct told *told = malloc(sizeof(*told) + len);
@@ -209,9 +211,9 @@ static void tell_far(struct resp_track *track, const char *key, size_t len)
 		stream_close(track->client->stream, -ENOMEM, "no memory for a message");
 		return;
 	}
-	*told = (struct told){.note.fn = told_came, .redirect = track->redirect, .len = len, .all = !key};
-	if (key)
-		memcpy(told->key, key, len);
+	*told = (struct told){.note.fn = told_came, .redirect = track->redirect, .len = len, .count = count};
+	if (len)
+		memcpy(told->keys, keys, len);
 	pthread_mutex_lock(&shared->lock);
 	told->redirect->refs++;
 	pthread_mutex_unlock(&shared->lock);
@@ -235,7 +237,7 @@ static void tell_broken(struct resp_track *track)
 	out->failed = false;
 }
 
-static void tell(struct resp_track *track, const char *key, size_t len)
+static void tell(struct resp_track *track, const char *keys, size_t len, size_t count)
 {
 	struct resp_thread *thread = track->client->thread;
 	struct resp_client *to = track->client;
@@ -245,9 +247,28 @@ static void tell(struct resp_track *track, const char *key, size_t len)
 	if (!to)
 		tell_broken(track);
 	else if (track->redirect && track->redirect->thread != thread)
-		tell_far(track, key, len);
+		tell_far(track, keys, len, count);
 	else
-		tell_client(thread, to, key, len);
+		tell_client(thread, to, keys, len, count);
+}
+
+static void batch_end(struct resp_track *track)
+{
+	if (track->batch.failed)
+		stream_close(track->client->stream, -ENOMEM, "no memory for a message");
+	else if (track->batched)
+		tell(track, track->batch.at, track->batch.len, track->batched);
+	free(track->batch.at);
+	track->batch = (struct resp_out){.most = SIZE_MAX};
+	track->batched = 0;
+}
+
+/* Of one key, at once. */
+static void tell_key(struct resp_track *track, const char *key, size_t len)
+{
+	resp_bulk(&track->batch, key, len);
+	track->batched++;
+	batch_end(track);
 }
 
 /*
@@ -329,7 +350,7 @@ static int tracked_add(struct resp_thread *thread, struct resp_track *track, con
 		table_grow(t);
 	while (t->bytes > TRACKED_BYTES) {
 		e = container_of(t->oldest.next, struct tracked, of_thread);
-		tell(e->track, e->key, e->len);
+		tell_key(e->track, e->key, e->len);
 		tracked_end(t, e);
 	}
 	return 0;
@@ -393,8 +414,9 @@ static void tell_all(struct resp_thread *thread)
 	list_for_each (pos, &thread->tracks->tracks) {
 		struct resp_track *track = container_of(pos, struct resp_track, node);
 
+		batch_end(track);
 		track_forget(track);
-		tell(track, NULL, 0);
+		tell(track, NULL, 0, 0);
 	}
 }
 
@@ -412,8 +434,10 @@ void resp_track_event(struct resp_thread *thread, const struct store_event *even
 		struct resp_track *track = container_of(pos, struct resp_track, node);
 
 		if (track->bcast && has_prefix(track, event) && !is_own(track, event) &&
-		    auth_may(stream_client(track->client->stream), AUTH_READ, key, event->key_len))
-			tell(track, key, event->key_len);
+		    auth_may(stream_client(track->client->stream), AUTH_READ, key, event->key_len)) {
+			resp_bulk(&track->batch, key, event->key_len);
+			track->batched++;
+		}
 	}
 	hash = store_hash(thread->store, key, event->key_len);
 	for (struct tracked *e = t->bucket[hash & (t->buckets - 1)], *next; e; e = next) {
@@ -421,8 +445,18 @@ void resp_track_event(struct resp_thread *thread, const struct store_event *even
 		if (!is_key(e, hash, key, event->key_len) || event->number < e->seen)
 			continue;
 		if (!is_own(e->track, event))
-			tell(e->track, key, event->key_len);
+			tell_key(e->track, key, event->key_len);
 		tracked_end(t, e);
+	}
+}
+
+void resp_track_turn(struct resp_thread *thread)
+{
+	list_for_each (pos, &thread->tracks->tracks) {
+		struct resp_track *track = container_of(pos, struct resp_track, node);
+
+		if (track->batched)
+			batch_end(track);
 	}
 }
 
@@ -430,11 +464,12 @@ void resp_track_event(struct resp_thread *thread, const struct store_event *even
  * Begin and end
  */
 
-static void prefixes_free(struct resp_track *track)
+static void prefixes_cut(struct resp_track *track, unsigned count)
 {
-	for (unsigned i = 0; i < track->prefixes; i++)
-		free((char *)track->prefix[i].at);
-	free(track->prefix);
+	while (track->prefixes > count) {
+		free((char *)track->prefix[--track->prefixes].at);
+		count_change(&track->client->thread->shared->prefixes, -1);
+	}
 }
 
 void resp_track_end(struct resp_client *c)
@@ -451,8 +486,9 @@ void resp_track_end(struct resp_client *c)
 	list_del(&track->node);
 	redirect_put(shared, track->redirect);
 	count_change(&shared->trackers, -1);
-	count_change(&shared->prefixes, -(int64_t)track->prefixes);
-	prefixes_free(track);
+	prefixes_cut(track, 0);
+	free(track->prefix);
+	free(track->batch.at);
 	free(track);
 	resp_watch_review(c->thread);
 }
@@ -552,18 +588,20 @@ static bool overlap(const struct resp_arg *a, const struct resp_arg *b)
 	return memcmp(a->at, b->at, MIN(a->len, b->len)) == 0;
 }
 
-/* Beside those that the client has. False: it was answered. */
-static bool prefix_fits(struct resp_client *c, const struct resp_track *track, const struct resp_arg *prefix)
+/* Beside the ones that the client has, of which those from `before` on came with it. False: it was answered. */
+static bool prefix_fits(struct resp_client *c, const struct resp_track *track, const struct resp_arg *prefix,
+			unsigned before)
 {
 	for (unsigned i = 0; i < track->prefixes; i++) {
-		const struct resp_arg *other = &track->prefix[i];
+		const struct resp_arg *other = &track->prefix[i], *first = i < before ? prefix : other;
 
 		if (!overlap(prefix, other))
 			continue;
+		other = first == other ? prefix : other;
 		resp_error(c->out,
 			   "ERR Prefix '%.*s' overlaps with an existing prefix '%.*s'. Prefixes for a single client "
 			   "must not overlap.",
-			   (int)MIN(prefix->len, 128u), prefix->at, (int)MIN(other->len, 128u), other->at);
+			   (int)MIN(first->len, 128u), first->at, (int)MIN(other->len, 128u), other->at);
 		return false;
 	}
 	return true;
@@ -585,9 +623,10 @@ static int prefix_add(struct resp_client *c, struct resp_track *track, const str
 	return 0;
 }
 
-/* 0, -ENOMEM; 1: it was answered that they do not fit, and those before are there. */
+/* All or none: 0, -ENOMEM; 1: it was answered that they do not fit. */
 static int prefixes_add(struct resp_client *c, struct resp_track *track, const struct asked *asked)
 {
+	unsigned before = track->prefixes;
 	int rc = 0;
 
 	if (asked->bcast && !asked->prefixes && !track->prefixes)
@@ -600,8 +639,11 @@ static int prefixes_add(struct resp_client *c, struct resp_track *track, const s
 		if (resp_is(&asked->argv[i], "redirect"))
 			i++;
 		else if (resp_is(&asked->argv[i], "prefix"))
-			rc = prefix_fits(c, track, &asked->argv[++i]) ? prefix_add(c, track, &asked->argv[i]) : 1;
+			rc = prefix_fits(c, track, &asked->argv[++i], before) ? prefix_add(c, track, &asked->argv[i])
+									      : 1;
 	}
+	if (rc != 0)
+		prefixes_cut(track, before);
 	return rc;
 }
 
@@ -612,6 +654,7 @@ static struct resp_track *track_new(struct resp_client *c)
 	if (!track)
 		return NULL;
 	track->client = c;
+	track->batch.most = SIZE_MAX;
 	list_init(&track->tracked);
 	list_add_tail(&c->thread->tracks->tracks, &track->node);
 	count_change(&c->thread->shared->trackers, 1);

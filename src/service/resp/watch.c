@@ -236,6 +236,8 @@ int resp_watch_turn(struct service_part *part)
 		if (thread->listeners && flags)
 			notify(thread, flags, &event);
 	}
+	if (n)
+		resp_track_turn(thread);
 	return n;
 }
 

@@ -8,7 +8,7 @@ sources=$("$srcdir/scripts/packages" --source redis 2>"$dir/out") ||
 	{ echo "$test_name: the sources of redis cannot be fetched: $(tail -n 1 "$dir/out")"; exit 77; }
 tar -xf "$sources"/redis_*.orig.tar.gz -C "$dir" || give_up "the sources of redis: tar"
 
-units=(type/string type/incr type/hash expire keyspace scan protocol multi quit auth info-command introspection introspection-2 other)
+units=(type/string type/incr type/hash expire keyspace scan protocol multi quit auth info-command introspection introspection-2 other tracking)
 configure 'services = ["kv", "resp"];' 'kv.memory = "256M";' 'resp = { listen = ["127.0.0.1:0"]; scripts = true; script_time = "10s"; };'
 "$rdmad" -c "$dir/rdmad.conf" -T >"$dir/out" 2>&1 || sed -i 's/ scripts = true;//' "$dir/rdmad.conf" # this build has none
 start_daemon
@@ -22,8 +22,9 @@ cp "$srcdir/tests/service/clients/redis_skip.txt" "$dir/skip"
 
 # Of scripts its suite asks twice: by EVAL, and by functions, which rdmad does not have.
 cd "$dir"/redis-7.* && sed -i 's/foreach is_eval {0 1}/foreach is_eval {1}/' tests/unit/scripting.tcl
-# Nothing of a hash is set here.
+# Nothing of a hash or of the table of read keys is set here.
 sed -i '/^ *r config set hash-max-/d' tests/unit/type/hash.tcl
+sed -i '/config set tracking-table-max-keys/Id' tests/unit/tracking.tcl
 singles=()
 for unit in "${units[@]}"; do singles+=(--single "unit/${unit#unit/}"); done
 timeout 500 ./runtest --host 127.0.0.1 --port "$port" --singledb --ignore-encoding --ignore-digest --durable --clients 1 \
