@@ -1,0 +1,205 @@
+/* errors.c: the table of errors, and rdmactl explain. rdmad-errors(7) is printed from it. */
+#include "ctl/doctor/doctor.h"
+
+#include <stdlib.h>
+
+static bool manual;
+
+static const struct ctl_option explain_options[] = {
+	{"manual", 0, CTL_FLAG, &manual, NULL, "print the manual page rdmad-errors(7)"},
+	{NULL},
+};
+
+/* In the order of their numbers. */
+static const struct error_row rows[] = {
+	{101, SEVERITY_RDMA, "modules of RDMA are not loaded",
+	 "the kernel loads them by rdma-core's rules when it finds a device, or never without that package",
+	 "modprobe -a MODULES; at each boot: printf '%s\\n' MODULES >/etc/modules-load.d/rdma.conf"},
+	{102, SEVERITY_RDMA, "there is no RDMA device",
+	 "the machine has none, its driver is not loaded, or a Soft-RoCE device was deleted",
+	 "rdma link; with a card: modprobe mlx5_ib (or its driver); without: rdma link add rxe0 type rxe netdev IF"},
+	{201, SEVERITY_RDMA, "a device file is missing",
+	 "udev has no rules of rdma-core, or a container was not given the directory",
+	 "apt-get install rdma-core; in a container: --device=/dev/infiniband"},
+	{202, SEVERITY_RDMA, "this user may not open a device file", "its mode or group keeps this user out",
+	 "usermod -aG rdma USER, then log in again; or chmod 666 FILE"},
+	{203, SEVERITY_RDMA, "a device file cannot be opened",
+	 "a device control group or another name space forbids it, or the device is gone",
+	 "in a container: --device=/dev/infiniband; under systemd: no DeviceAllow= in the unit"},
+	{301, SEVERITY_RDMA, "the libraries do not know a device of the kernel",
+	 "the package with the user part of its driver is missing or too old",
+	 "apt-get install ibverbs-providers; then: ibv_devices"},
+	{401, SEVERITY_RDMA, "a port is down", "its network interface is down, or there is no cable",
+	 "ip link set IF up; then: rdma link show DEV/PORT"},
+	{402, SEVERITY_RDMA, "a port waits for a subnet manager", "no subnet manager runs in this InfiniBand fabric",
+	 "apt-get install opensm, on one machine; then: ibstat DEV PORT"},
+	{403, SEVERITY_RDMA, "an InfiniBand port has no link", "no cable, or the port at its other end is off",
+	 "ibstat DEV PORT; mstlink -d DEV"},
+	{501, SEVERITY_WARNING, "the PCIe link of a device is below its best",
+	 "the slot is slower or narrower than the card, or the card is not seated well",
+	 "lspci -vv -s ADDRESS | grep -E 'LnkCap|LnkSta'; another slot"},
+	{502, SEVERITY_WARNING, "an InfiniBand port runs with one lane", "a damaged cable or connector",
+	 "mstlink -d DEV; another cable"},
+	{601, SEVERITY_RDMA, "rdmad listens on no address of an RDMA device",
+	 "listen in rdmad.conf names other addresses, as its default, which is the loopback, does",
+	 "in FILE: listen = [\"127.0.0.1\", \"ADDRESS\"]; then: systemctl restart rdmad"},
+	{602, SEVERITY_RDMA, "the network interface of a port has no address",
+	 "the interface was not configured; rdma_cm needs an IP address", "ip address add ADDRESS/24 dev IF"},
+	{701, SEVERITY_RDMA, "a port has no RoCE v2 entry in its GID table",
+	 "its network interface is down or has no address, or the device speaks RoCE v1 only",
+	 "ip address add ADDRESS/24 dev IF; mkdir -p /sys/kernel/config/rdma_cm/DEV; echo 'RoCE v2' "
+	 ">/sys/kernel/config/rdma_cm/DEV/ports/PORT/default_roce_mode"},
+	{702, SEVERITY_RDMA, "a port has link-local GIDs only",
+	 "the network interface has no address but the one of its link", "ip address add ADDRESS/24 dev IF"},
+	{801, SEVERITY_RDMA, "rdma_cm does not reach an address of this machine",
+	 "the address is not of the device, or its route is missing", "ip route get ADDRESS; rdma link; ip address"},
+	{901, SEVERITY_WARNING, "several RDMA interfaces are in one subnet",
+	 "the kernel answers ARP for an address by any of them, so packets go to the wrong device",
+	 "sysctl net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 net.ipv4.conf.all.rp_filter=2"},
+	{1001, SEVERITY_RDMA, "devices may be in another network name space",
+	 "RDMA is in exclusive mode, in which a device is in one name space",
+	 "rdma system; rdma dev set DEV netns NAME"},
+	{1101, SEVERITY_NOTE, "RDMA packets are smaller than they could be",
+	 "they hold 4096 bytes where the interface takes 4200, and 1024 with the MTU of 1500",
+	 "ip link set IF mtu 4200, at hosts and switches"},
+	{1102, SEVERITY_WARNING, "RDMA packets do not fit the network interface",
+	 "its MTU was made smaller when the port was up",
+	 "ip link set IF mtu 4200; ip link set IF down; ip link set IF up"},
+	{1201, SEVERITY_RDMA, "this shell may lock less memory than the store needs",
+	 "RDMA locks what it registers; the limit of an ordinary user is 8 MiB as a rule",
+	 "ulimit -l unlimited (as root), or /etc/security/limits.d/rdma.conf; in a container: --ulimit memlock=-1 "
+	 "--cap-add=IPC_LOCK"},
+	{1202, SEVERITY_RDMA, "the running daemon may lock less memory than the store needs",
+	 "it was started with the limit of a shell or a container",
+	 "systemctl edit rdmad: [Service] LimitMEMLOCK=infinity; then: systemctl restart rdmad"},
+	{1203, SEVERITY_RDMA, "the unit lets the daemon lock less memory than the store needs",
+	 "LimitMEMLOCK is set, or systemd's default of 8 MiB holds",
+	 "systemctl edit rdmad: [Service] LimitMEMLOCK=infinity; then: systemctl restart rdmad"},
+	{1301, SEVERITY_RDMA, "memory cannot be registered",
+	 "ENOMEM: the limit of locked memory; EAGAIN: the rdma control group; EINVAL: larger than the device takes, or "
+	 "its "
+	 "keys are used up",
+	 "ulimit -l; rdma resource show; dmesg | grep -i mkey; if the keys are used up: load the driver anew, or "
+	 "reboot"},
+	{1401, SEVERITY_WARNING, "a process may have few memory mappings", "vm.max_map_count is below its default",
+	 "sysctl vm.max_map_count=1048576"},
+	{1501, SEVERITY_NOTE, "transparent huge pages are off",
+	 "they were switched off for another program; with them a large store needs fewer page table entries",
+	 "echo madvise >/sys/kernel/mm/transparent_hugepage/enabled"},
+	{1502, SEVERITY_WARNING, "the store does not fit the memory that is free",
+	 "huge pages that nobody uses are set aside, or other programs have it",
+	 "sysctl vm.nr_hugepages=PAGES; or a smaller kv.memory in FILE"},
+};
+
+const struct error_row *error_find(unsigned number)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (rows[i].number == number)
+			return &rows[i];
+	return NULL;
+}
+
+const char *severity_name(enum severity severity)
+{
+	static const char *const names[] = {"note", "warning", "warning", "failure"};
+
+	return names[severity];
+}
+
+/* "RD-0101", "rd-101" or "101". 0: it is none. */
+static unsigned parse_number(const char *text)
+{
+	char *end;
+	unsigned long n;
+
+	if (strncasecmp(text, "RD-", 3) == 0)
+		text += 3;
+	n = strtoul(text, &end, 10);
+	return *text < '0' || *text > '9' || *end || n > 9999 ? 0 : (unsigned)n;
+}
+
+/* What a check's severity is to the exit status of doctor. */
+static const char *severity_text(const struct error_row *row)
+{
+	return row->severity == SEVERITY_RDMA ? "warning; failure with require_rdma" : severity_name(row->severity);
+}
+
+static void print_row(const struct error_row *row)
+{
+	printf("RD-%04u: %s\n", row->number, row->what);
+	words_row(stdout, "severity", 11, severity_text(row));
+	words_row(stdout, "cause", 11, row->cause);
+	printf("  mend     %s\n", row->mend);
+}
+
+static json_t *row_json(const struct error_row *row)
+{
+	char id[16];
+
+	snprintf(id, sizeof(id), "RD-%04u", row->number);
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "command", "explain", "id", id, "severity",
+			 severity_text(row), "what", row->what, "cause", row->cause, "mend", row->mend);
+}
+
+/* A text in a manual page: a "\" of it is one, and no line begins with a dot or an apostrophe. */
+static void put_mdoc(const char *text)
+{
+	for (; *text; text++)
+		fputs(*text == '\\' ? "\\e" : *text == '-' ? "\\-" : (char[]){*text, 0}, stdout);
+	putchar('\n');
+}
+
+static int print_manual(void)
+{
+	fputs(".\\\" Printed by rdmactl explain --manual.\n.Dd November 28, 2026\n.Dt RDMAD-ERRORS 7\n.Os\n.Sh NAME\n"
+	      ".Nm rdmad-errors\n.Nd what the numbers of errors mean\n.Sh DESCRIPTION\nFindings of\n"
+	      ".Cm rdmactl doctor\nand frequent messages of\n.Xr rdmad 8\nand\n.Xr rdmactl 1\n"
+	      "have a number, under which their cause and a command that mends it stand here;\n"
+	      ".Cm rdmactl explain Ar number\nsays the same.\nWords in capitals stand for names of the machine.\n.Bl "
+	      "-tag -width "
+	      "Ds\n",
+	      stdout);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		printf(".It Sy RD-%04u : ", rows[i].number);
+		put_mdoc(rows[i].what);
+		printf("Severity: %s.\n", severity_text(&rows[i]));
+		fputs("Cause: ", stdout);
+		put_mdoc(rows[i].cause);
+		fputs(".Pp\nMend: ", stdout);
+		put_mdoc(rows[i].mend);
+	}
+	fputs(".El\n.Sh SEE ALSO\n.Xr rdmactl 1 ,\n.Xr rdmad.conf 5 ,\n.Xr rdmad 8\n", stdout);
+	return CTL_OK;
+}
+
+static int command_explain(const struct ctl_arguments *arguments)
+{
+	const struct error_row *row;
+
+	if (manual)
+		return print_manual();
+	if (!arguments->count) {
+		for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+			if (ctl.json)
+				ctl_json_print(row_json(&rows[i]));
+			else
+				printf("RD-%04u  %s\n", rows[i].number, rows[i].what);
+		return CTL_OK;
+	}
+	row = error_find(parse_number(arguments->text[0]));
+	if (!row) {
+		ctl_say("explain: %s: there is no such number; those that there are: rdmactl explain",
+			arguments->text[0]);
+		return CTL_NOT_FOUND;
+	}
+	if (ctl.json)
+		return ctl_json_print(row_json(row));
+	print_row(row);
+	return CTL_OK;
+}
+
+const struct ctl_command ctl_explain_commands[] = {
+	{"explain", command_explain, "[NUMBER]", "what the number of an error means, RD-NNNN, and what mends it",
+	 explain_options, 0, 1},
+	{NULL},
+};
