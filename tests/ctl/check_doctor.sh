@@ -128,6 +128,104 @@ test_limits() {
 	unset severity
 }
 
+test_tuning() {
+	local ib=/sys/class/infiniband/mlx5_0 dcb=/programs/dcb_pfc_show_dev_eth1
+	put 1 $ib/device/numa_node
+	put 0-7 /sys/devices/system/node/node0/cpulist
+	put 8-15,24 /sys/devices/system/node/node1/cpulist
+	put 'CapEff:\t0\nCpus_allowed_list:\t8-10,24' /proc/self/status && doctor 0 --strict && json '.findings == []' "processors of the node"
+	put 'CapEff:\t0\nCpus_allowed_list:\t0-3' /proc/self/status && finds 1601 ''
+	put 1 $ib/device/numa_node
+	put 0-7 /sys/devices/system/node/node0/cpulist
+	put 8-15 /sys/devices/system/node/node1/cpulist
+	put 'CapEff:\t0\nCpus_allowed_list:\t0-15' /proc/self/status && severity=note finds 1602 'CPUAffinity=8-15'
+	put 0::/pod /proc/self/cgroup
+	put 200000000 /sys/fs/cgroup/pod/memory.max && severity=failure finds 1701 'limit 191 MiB, kv.memory 4.00 GiB'
+	put 0::/pod /proc/self/cgroup
+	put '200000 100000' /sys/fs/cgroup/pod/cpu.max && finds 1702 CPUQuota
+	put powersave /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor && severity=note finds 1801 powersave
+	put 'pfc-cap 8 macsec-bypass off delay 0\nprio-pfc 0:off 1:off 2:off 3:off' $dcb && severity=note finds 1901 'dcb pfc set dev eth1'
+	put 'prio-pfc 0:off 1:off 2:off 3:on' $dcb && echo 'traffic_class = 160;' >>"$fake/programs/rdmad_-T" && finds 1902 'is priority 5'
+	put 'prio-pfc 0:off 1:off 2:off 3:on' $dcb && echo 'traffic_class = 104;' >>"$fake/programs/rdmad_-T" && doctor 0 --strict && machine
+	put 12 $ib/ports/1/hw_counters/out_of_sequence && severity=note finds 2002 'mlx5_0/ports/1/hw_counters/out_of_sequence 12'
+}
+
+# The configuration space of a bridge: 256 bytes, then access control services at 0x100 with the control word.
+bridge() {
+	local at=$fake/sys/bus/pci/devices/0000:00:01.0
+	put 0x060400 /sys/bus/pci/devices/0000:00:01.0/class
+	put 0x8086 /sys/bus/pci/devices/0000:00:01.0/vendor
+	{ head -c 256 /dev/zero && printf '\x0d\x00\x01\x00\x00\x00'"$1"'\x00' && head -c 64 /dev/zero; } >"$at/config"
+}
+gpu() {
+	put 0x10de /sys/bus/pci/devices/0000:41:00.0/vendor
+	put 0x030200 /sys/bus/pci/devices/0000:41:00.0/class
+	put 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54' /proc/driver/nvidia/version
+	put '' /dev/nvidiactl /sys/module/nvidia_peermem/initstate /usr/lib/x86_64-linux-gnu/libcuda.so.1
+}
+
+test_gpu() {
+	local smi=/programs/nvidia-smi_--query-gpu=persistence_mode,compute_mode,mig.mode.current_--format=csv,noheader
+	gpu && doctor 0 --strict && json '.findings == []' "a GPU that is well"
+	put '' /sys/class/iommu/dmar0/x && put 'root=/dev/sda1 iommu=pt' /proc/cmdline && doctor 0 --strict
+	put 'root=/dev/sda1' /proc/cmdline && finds 2101 iommu=pt
+	gpu && bridge '\x11' && doctor 0 --strict
+	bridge '\x1d' && finds 2102 'setpci -s 0000:00:01.0'
+	gpu && rm -r "$fake/proc/driver" && finds 2201 'GPUs 1'
+	gpu && rm "$fake"/usr/lib/*/libcuda.so.1 && finds 2202 550.54
+	printf 'gpu = {\n\tbackend = "cuda";\n};\n' >>"$fake/programs/rdmad_-T" && severity=failure finds 2203
+	gpu && put 'Disabled, Default, [N/A]' $smi && severity=note finds 2204 'nvidia-smi -pm 1'
+	gpu && put 'Enabled, Prohibited, [N/A]' $smi && severity=failure finds 2205
+	gpu && rm "$fake/dev/nvidiactl" && finds 2206
+	gpu && rm -r "$fake/sys/module/nvidia_peermem" && severity=note finds 2301
+}
+
+# firewall POLICY RULE
+firewall() { put "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy $1;\n\t\tiif \"lo\" accept\n\t\t$2\n\t}\n}" /programs/nft_list_ruleset; }
+
+test_host() {
+	local listens='   0: 0100007F:1D2F 00000000:0000 0A 00000000:00000000 00:00000000 00000000     7        0 4711 1'
+	firewall drop 'tcp dport { 22, 7000-7999 } accept' && sed -i 's/accept$/accept\n\t\tudp dport 4791 accept/' "$fake/programs/nft_list_ruleset" && doctor 0 --strict
+	firewall drop 'udp dport 4791 accept' && finds 2401 'tcp dport 7471 accept'
+	firewall drop 'tcp dport 7471 accept' && finds 2401 'udp dport 4791 accept'
+	firewall accept 'tcp dport 7471 drop' && finds 2402 'tcp dport 7471 drop'
+	firewall accept 'tcp dport 74710 drop' && doctor 0 --strict
+	firewall drop accept && doctor 0 --strict && machine
+	put "  sl\n$listens" /proc/net/tcp && severity=failure finds 2501 'port 7471: a process of another user, process 0, user 7'
+	put "  sl\n$listens" /proc/net/tcp6 && put memcached /proc/99/comm && mkdir "$fake/proc/99/fd" && ln -s 'socket:[4711]' "$fake/proc/99/fd/5" &&
+		severity=failure finds 2501 'memcached, process 99'
+	put "  sl\n${listens/ 0A / 01 }" /proc/net/tcp && doctor 0 --strict
+	put "  sl\n$listens" /proc/net/tcp && put rdmad /proc/99/comm && mkdir "$fake/proc/99/fd" && ln -s 'socket:[4711]' "$fake/proc/99/fd/5" && doctor 0 --strict
+	machine
+	rm "$fake/programs/rdmad_-T" && severity=note finds 2602
+}
+
+logs_to() { printf 'log = {\n\tdirectory = "%s";\n\tpolicy = "always";\n};\n' "$1" >>"$fake/programs/rdmad_-T"; }
+
+test_files() {
+	severity=failure
+	logs_to /srv/log/rdmad && finds 2801 'mkdir -p /srv/log/rdmad'
+	logs_to /srv/rdmad && mkdir "$fake/srv" && sed -i 's/4G/1M/' "$fake/programs/rdmad_-T" && doctor 0 --strict
+	mkdir -m 700 "$fake/srv/rdmad" && doctor 0 --strict
+	chmod 777 "$fake/srv/rdmad" && finds 2802 'mode 0777'
+	severity=warning
+	logs_to /srv/rdmad && mkdir -p -m 700 "$fake/srv/rdmad" && sed -i 's/4G/1000000G/' "$fake/programs/rdmad_-T" && put 'MemAvailable: 9000000000000 kB' /proc/meminfo
+	put 'CapEff:\t0000000000004000' /proc/self/status && finds 2804 '/srv/rdmad: free'
+	severity=failure
+	put '' /etc/rdmad/none && "$rdmactl" key new --into "$fake/etc/rdmad/keys" somebody -q >/dev/null && doctor 0 --strict
+	chmod 644 "$fake/etc/rdmad/keys" && doctor 2 && ! grep -qF -- "$(cut -d: -f4- "$fake/etc/rdmad/keys")" "$dir/out" || fail "a key is told"
+	finds 2901 'chmod 600 /etc/rdmad/keys'
+	unset severity
+}
+
+test_kernel() {
+	put 'lockdown,capability,landlock,yama' /sys/kernel/security/lsm && doctor 0 --strict
+	put 'lockdown,capability,yama' /sys/kernel/security/lsm && severity=note finds 3001
+	put 'audit: apparmor="DENIED" operation="open" profile="/usr/sbin/rdmad" name="/x"' /programs/dmesg && finds 3002 'name="/x"'
+	put 'mlx5_core 0000:3b:00.0: firmware version: 1\nmlx5_core 0000:3b:00.0: CREATE_MKEY(0x200) op_mod(0x0) failed' /programs/dmesg && finds 3101 '1 lines'
+	put 'NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.' /programs/dmesg && finds 3102 'Xid (PCI:0000:41:00): 79'
+}
+
 # What RDMA lacks is a failure where the configuration requires it; warnings count with --strict alone.
 test_status() {
 	machine
@@ -158,10 +256,10 @@ test_explain() {
 test_bundle() {
 	machine
 	put '1: DOWN' /sys/class/infiniband/mlx5_0/ports/1/state
-	put 'secret-of-a-key' /etc/rdmad/keys
+	mkdir -p "$fake/etc/rdmad" && "$rdmactl" key new --into "$fake/etc/rdmad/keys" somebody -q >"$dir/key"
 	expect 0 doctor --root "$fake" --bundle "$dir/bundle.tar" -q
 	mkdir -p "$dir/again" && tar xf "$dir/bundle.tar" -C "$dir/again" || fail "tar does not unpack the bundle"
-	! grep -rq secret-of-a-key "$dir/again" || fail "a key is in the bundle"
+	[[ -s $dir/key ]] && ! grep -rqFf <(cut -d: -f4- "$dir/key") "$dir/again" || fail "a key is in the bundle"
 	[[ $(stat -c %a "$dir/bundle.tar") == 600 ]] || fail "others may read the bundle"
 	fake=$dir/again
 	doctor 0
@@ -174,6 +272,11 @@ test_rdma
 test_namespace
 test_neighbours
 test_limits
+test_tuning
+test_gpu
+test_host
+test_files
+test_kernel
 test_status
 test_explain
 test_bundle

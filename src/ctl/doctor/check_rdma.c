@@ -230,7 +230,7 @@ static void check_listened(struct doctor *d)
 		}
 	}
 	if (candidate)
-		finding_add(d, 601, NAMES("FILE", d->file ? d->file : "/etc/rdmad.conf", "ADDRESS", candidate->text),
+		finding_add(d, 601, NAMES("FILE", config_file(d), "ADDRESS", candidate->text),
 			    "listen has %s; RDMA has %s by %s", listen, candidate->text, candidate->netdev);
 }
 

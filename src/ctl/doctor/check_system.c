@@ -1,4 +1,4 @@
-/* check_system.c: limits, memory, processors of the machine: D09, D12, D14 to D18. */
+/* check_system.c: neighbours, limits, memory of the machine: D09, D12, D14, D15. */
 #include "ctl/doctor/doctor.h"
 
 #include <stdlib.h>
@@ -120,7 +120,7 @@ void check_pages(struct doctor *d)
 	field_number(info, "Hugepagesize:", &size, 10);
 	snprintf(pages, sizeof(pages), "%llu", (unsigned long long)(total - MIN(unused, total)));
 	if (!d->pid && field_number(info, "MemAvailable:", &available, 10) && available * KIB < d->store)
-		finding_add(d, 1502, NAMES("PAGES", pages, "FILE", d->file ? d->file : "/etc/rdmad.conf"),
+		finding_add(d, 1502, NAMES("PAGES", pages, "FILE", config_file(d)),
 			    "available %s, kv.memory %s, huge pages that are not in use %s",
 			    units_human_size((double)available * KIB, have), units_human_size((double)d->store, need),
 			    units_human_size((double)(unused * size * KIB), aside));

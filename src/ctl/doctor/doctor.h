@@ -51,6 +51,8 @@ char *look_text(struct look *look, const char *format, ...) __attribute__((forma
 /* The same, into a buffer: its first line. False, and an empty one: it cannot be read. */
 bool look_line(struct look *look, char *buf, size_t size, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+/* All of its bytes; *len is how many. free() them. NULL: it cannot be read. */
+char *look_bytes(struct look *look, size_t *len, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* A decimal number at the begin of a file. False: there is none. */
 bool look_number(struct look *look, uint64_t *out, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Whether it is there, whatever it is. */
@@ -106,6 +108,8 @@ struct doctor {
 	const char *file; /* the configuration */
 	char *config;     /* as rdmad -T prints it; NULL: unknown, and config_wrong says why */
 	char config_wrong[512];
+	int config_status; /* rdmad's exit status; 127: there is no rdmad */
+	char program[512]; /* rdmad */
 	bool require_rdma;
 	uint64_t store; /* bytes of kv.memory in effect; 0: unknown */
 	json_t *status; /* the running daemon's; NULL: none, or not for this user */
@@ -132,6 +136,8 @@ void finding_add(struct doctor *d, unsigned number, const char *const *names, co
  */
 void facts_gather(struct doctor *d);
 void facts_release(struct doctor *d);
+/* The name of its file. */
+const char *config_file(const struct doctor *d);
 /* The value of a setting as text without quotes, of a list its items with ", " between. False: unset, or unknown. */
 bool config_value(const struct doctor *d, const char *path, char *buf, size_t size);
 /* A size or a number. `effective`: the one in effect. False: unknown. */
@@ -140,6 +146,9 @@ bool config_size(const struct doctor *d, const char *path, uint64_t *out, bool e
 bool address_is_rdma(const struct doctor *d, const struct local_address *address);
 /* Fields of /proc/PID/status and such: the number behind `name`. */
 bool field_number(const char *text, const char *name, uint64_t *out, int base);
+
+/* What the ports have counted of errors: numbers above 0 by the path of their file. */
+json_t *counters_read(struct doctor *d);
 
 /*
  * verbs.c: the door of libibverbs and librdmacm, on this machine.
@@ -171,7 +180,9 @@ void far_print(const struct doctor *d);
 /* clang-format off */
 #define CHECKS(ROW) \
 	ROW(modules) ROW(nodes) ROW(provider) ROW(state) ROW(rate) ROW(listen) ROW(gids) ROW(self) ROW(neighbours) \
-	ROW(namespace) ROW(mtu) ROW(memlock) ROW(register) ROW(maps) ROW(pages)
+	ROW(namespace) ROW(mtu) ROW(memlock) ROW(register) ROW(maps) ROW(pages) ROW(numa) ROW(groups) ROW(governor) \
+	ROW(flow) ROW(counters) ROW(iommu) ROW(gpus) ROW(direct) ROW(firewall) ROW(port) ROW(config) ROW(clock) \
+	ROW(log) ROW(keys) ROW(sandbox) ROW(kernel)
 /* clang-format on */
 #define CHECK_DECLARE(name) void check_##name(struct doctor *d);
 CHECKS(CHECK_DECLARE)

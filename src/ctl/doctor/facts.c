@@ -10,8 +10,8 @@
  * The configuration, as the daemon understands it: rdmad -T prints it.
  */
 
-/* The daemon's program: beside this one, as it is built or installed, else by $PATH. Returns buf. */
-static const char *daemon_program(char *buf, size_t size)
+/* The daemon's program: beside this one, as it is built or installed, else by $PATH. */
+static void find_daemon(struct doctor *d)
 {
 	static const char *const places[] = {"/rdmad", "/../rdmad", "/../sbin/rdmad"};
 	char self[PATH_MAX];
@@ -20,37 +20,42 @@ static const char *daemon_program(char *buf, size_t size)
 	self[MAX(len, 0)] = '\0';
 	if (strrchr(self, '/'))
 		*strrchr(self, '/') = '\0';
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		snprintf(buf, size, "%s%s", self, places[i]);
-		if (len > 0 && access(buf, X_OK) == 0)
-			return buf;
+	for (size_t i = 0; i < ARRAY_SIZE(places) && len > 0; i++) {
+		snprintf(d->program, sizeof(d->program), "%.480s%s", self, places[i]);
+		if (access(d->program, X_OK) == 0)
+			return;
 	}
-	snprintf(buf, size, "rdmad");
-	return buf;
+	snprintf(d->program, sizeof(d->program), "rdmad");
 }
 
 static void read_config(struct doctor *d)
 {
 	static const char name[] = "/programs/rdmad_-T";
 	struct look unheard = {.root = ""}; /* the bundle has it under one name, whatever the file's is */
-	char program[PATH_MAX + 16];
-	const char *arguments[] = {daemon_program(program, sizeof(program)), "-T", d->file ? "-c" : NULL, d->file,
-				   NULL};
-	int status = 0;
-	char *text = d->live ? look_program(&unheard, arguments, &status) : look_text(&d->look, name);
+	const char *arguments[] = {d->program, "-T", d->file ? "-c" : NULL, d->file, NULL};
+	char *text;
 
-	if (text && status == 0) {
+	find_daemon(d);
+	if (d->live) {
+		text = look_program(&unheard, arguments, &d->config_status);
+	} else {
+		text = look_text(&d->look, "%s", name);
+		d->config_status = text ? 0 : 127;
+	}
+	if (text && d->config_status == 0) {
 		if (d->live && d->look.into)
 			bundle_add(d->look.into, name, text, strlen(text));
 		d->config = text;
 		return;
 	}
-	if (status == 127)
-		snprintf(d->config_wrong, sizeof(d->config_wrong), "there is no program rdmad here to read it");
-	else
-		snprintf(d->config_wrong, sizeof(d->config_wrong), "%.*s", text ? (int)strcspn(text, "\n") : 7,
-			 text ? text : "unknown");
+	snprintf(d->config_wrong, sizeof(d->config_wrong), "%.*s", text ? (int)strcspn(text, "\n") : 27,
+		 text ? text : "there is no rdmad to ask it");
 	free(text);
+}
+
+const char *config_file(const struct doctor *d)
+{
+	return d->file ? d->file : "/etc/rdmad.conf";
 }
 
 /* The line of a setting: what stands behind its name. NULL: it is not set. */
@@ -311,6 +316,7 @@ void facts_gather(struct doctor *d)
 	find_ports(d);
 	find_addresses_4(d);
 	find_addresses_6(d);
+	d->counters = counters_read(d);
 }
 
 void facts_release(struct doctor *d)

@@ -100,6 +100,17 @@ char *look_text(struct look *look, const char *format, ...)
 	return text;
 }
 
+char *look_bytes(struct look *look, size_t *len, const char *format, ...)
+{
+	va_list args;
+	char *bytes;
+
+	va_start(args, format);
+	bytes = text_of(look, len, format, args);
+	va_end(args);
+	return bytes;
+}
+
 bool look_line(struct look *look, char *buf, size_t size, const char *format, ...)
 {
 	va_list args;
