@@ -235,7 +235,7 @@ static void check_disk(struct doctor *d, const char *directory, const char *path
 {
 	char have[32], need[32];
 	struct statfs fs;
-	uint64_t slowest, bytes;
+	uint64_t slowest = 0, bytes;
 	int rc;
 
 	if (statfs(path, &fs) != 0)

@@ -22,39 +22,40 @@ static const struct check {
 	const char *id;
 	void (*look)(struct doctor *d);
 	bool tries; /* it tries things, and so is of no use below a root */
+	bool late;  /* behind what is done towards a host */
 	const char *what;
 } checks[] = {
-	{"D01", check_modules, false, "kernel modules of RDMA, and whether they have a device"},
-	{"D02", check_nodes, false, "/dev/infiniband, and whether this user may open it"},
-	{"D03", check_provider, true, "libraries of the devices"},
-	{"D04", check_state, false, "state of the ports"},
-	{"D05", check_rate, false, "rate of the ports, PCIe link of the devices"},
-	{"D06", check_listen, false, "addresses of RDMA against listen"},
-	{"D07", check_gids, false, "GID tables: a RoCE v2 entry of an address"},
-	{"D08", check_self, true, "rdma_cm towards this machine's own addresses"},
-	{"D09", check_neighbours, false, "several devices in one subnet"},
-	{"D10", check_namespace, false, "network namespaces of devices"},
-	{"D11", check_mtu, false, "MTU of RDMA against that of the network interface"},
-	{"D12", check_memlock, false, "locked memory of this shell, the unit, the daemon"},
-	{"D13", check_register, true, "registering memory"},
-	{"D14", check_maps, false, "memory mappings of a process"},
-	{"D15", check_pages, false, "memory, and huge pages"},
-	{"D16", check_numa, false, "NUMA: nodes of devices and processors of the daemon"},
-	{"D17", check_groups, false, "limits of control groups"},
-	{"D18", check_governor, false, "clock of the processors"},
-	{"D19", check_flow, false, "flow control of Ethernet: PFC, ECN"},
-	{"D20", check_counters, false, "counters of errors of the ports"},
-	{"D21", check_iommu, false, "IOMMU and PCIe between GPUs and devices"},
-	{"D22", check_gpus, false, "GPUs, their driver and library"},
-	{"D23", check_direct, false, "RDMA of GPU memory"},
-	{"D24", check_firewall, false, "rules of the firewall"},
-	{"D25", check_port, false, "whether another program has the port"},
-	{"D26", check_config, false, "configuration"},
-	{"D27", check_clock, true, "clock"},
-	{"D28", check_log, false, "directory of the log"},
-	{"D29", check_keys, false, "files of keys"},
-	{"D30", check_sandbox, false, "sandbox of gpu sessions, and what it denied"},
-	{"D31", check_kernel, false, "errors of devices in the kernel's log"},
+	{"D01", check_modules, false, false, "kernel modules of RDMA, and whether they have a device"},
+	{"D02", check_nodes, false, false, "/dev/infiniband, and whether this user may open it"},
+	{"D03", check_provider, true, false, "libraries of the devices"},
+	{"D04", check_state, false, false, "state of the ports"},
+	{"D05", check_rate, false, false, "rate of the ports, PCIe link of the devices"},
+	{"D06", check_listen, false, false, "addresses of RDMA against listen"},
+	{"D07", check_gids, false, false, "GID tables: a RoCE v2 entry of an address"},
+	{"D08", check_self, true, false, "rdma_cm towards this machine's own addresses"},
+	{"D09", check_neighbours, false, false, "several devices in one subnet"},
+	{"D10", check_namespace, false, false, "network namespaces of devices"},
+	{"D11", check_mtu, false, false, "MTU of RDMA against that of the network interface"},
+	{"D12", check_memlock, false, false, "locked memory of this shell, the unit, the daemon"},
+	{"D13", check_register, true, false, "registering memory"},
+	{"D14", check_maps, false, false, "memory mappings of a process"},
+	{"D15", check_pages, false, false, "memory, and huge pages"},
+	{"D16", check_numa, false, false, "NUMA: nodes of devices and processors of the daemon"},
+	{"D17", check_groups, false, false, "limits of control groups"},
+	{"D18", check_governor, false, false, "clock of the processors"},
+	{"D19", check_flow, false, false, "flow control of Ethernet: PFC, ECN"},
+	{"D20", check_counters, false, true, "counters of errors of the ports"},
+	{"D21", check_iommu, false, false, "IOMMU and PCIe between GPUs and devices"},
+	{"D22", check_gpus, false, false, "GPUs, their driver and library"},
+	{"D23", check_direct, false, false, "RDMA of GPU memory"},
+	{"D24", check_firewall, false, false, "rules of the firewall"},
+	{"D25", check_port, false, false, "whether another program has the port"},
+	{"D26", check_config, false, false, "configuration"},
+	{"D27", check_clock, true, false, "clock"},
+	{"D28", check_log, false, false, "directory of the log"},
+	{"D29", check_keys, false, false, "files of keys"},
+	{"D30", check_sandbox, false, false, "sandbox of gpu sessions, and what it denied"},
+	{"D31", check_kernel, false, false, "errors of devices in the kernel's log"},
 };
 
 /*
@@ -223,7 +224,7 @@ static int print_report(struct doctor *d)
 		return CTL_FAILED;
 	}
 	if (rc == CTL_OK && count_findings(d, SEVERITY_FAILURE)) {
-		ctl_say("doctor: something fails: %s", "the findings say what mends it");
+		ctl_say("doctor: there are failures; the findings say what mends them");
 		return CTL_USAGE;
 	}
 	if (rc == CTL_OK && strict && count_findings(d, SEVERITY_WARNING)) {
@@ -246,6 +247,27 @@ static int close_bundle(struct bundle *bundle)
 	return CTL_OK;
 }
 
+static void make_checks(struct doctor *d, bool late)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
+		d->check = checks[i].id;
+		if (checks[i].late == late && (d->live || !checks[i].tries))
+			checks[i].look(d);
+	}
+}
+
+/* A name or an address, with a port and a transport where these are given. 0, or says what is wrong. */
+static int check_host(const char *host)
+{
+	struct address address;
+
+	if (address_parse(host, &address) != 0)
+		return ctl_usage_hint();
+	if (address.path || strcmp(address.host, "*") == 0)
+		return ctl_usage_error("doctor: %s is not a host: HOST[:PORT], rdma://HOST or tcp://HOST", host);
+	return 0;
+}
+
 static int command_doctor(const struct ctl_arguments *arguments)
 {
 	struct doctor d = {.look.root = root ? root : "", .live = !root, .file = file};
@@ -253,6 +275,8 @@ static int command_doctor(const struct ctl_arguments *arguments)
 
 	if (root && arguments->count)
 		return ctl_usage_error("doctor: --root is of files, and HOST of this machine's network: one of them");
+	if (arguments->count && check_host(arguments->text[0]) != 0)
+		return CTL_USAGE;
 	if (bundle_path)
 		rc = bundle_open(bundle_path, &d.look.into);
 	if (rc != 0) {
@@ -260,15 +284,12 @@ static int command_doctor(const struct ctl_arguments *arguments)
 		return CTL_FAILED;
 	}
 	facts_gather(&d);
-	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
-		d.check = checks[i].id;
-		if (d.live || !checks[i].tries)
-			checks[i].look(&d);
-	}
+	make_checks(&d, false);
 	if (arguments->count) {
 		d.check = "D40";
 		far_look(&d, arguments->text[0]);
 	}
+	make_checks(&d, true);
 	rc = print_report(&d);
 	if (d.look.into)
 		bundled = close_bundle(d.look.into);
