@@ -245,6 +245,9 @@ test_explain() {
 	while read -r number; do
 		expect 0 explain "$number" && says '^  cause  ' "$number" && says '^  mend  ' "$number"
 	done <"$dir/numbers"
+	# Each number that a message of the sources has is one of these.
+	grep -rhoE 'RD-[0-9]{4}' "$srcdir/src" --include='*.c' | sort -u >"$dir/told"
+	(($(wc -l <"$dir/told") > 5)) && [[ -z $(comm -23 "$dir/told" "$dir/numbers") ]] || fail "numbers that explain does not know: $(comm -23 "$dir/told" "$dir/numbers")"
 	expect 0 explain rd-401 -j && json '.id == "RD-0401"' "a number in short"
 	expect 4 explain RD-9999 && complains 'there is no such number' "an unknown number"
 	expect 4 explain x
