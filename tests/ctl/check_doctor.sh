@@ -197,6 +197,10 @@ test_host() {
 	put "  sl\n${listens/ 0A / 01 }" /proc/net/tcp && doctor 0 --strict
 	put "  sl\n$listens" /proc/net/tcp && put rdmad /proc/99/comm && mkdir "$fake/proc/99/fd" && ln -s 'socket:[4711]' "$fake/proc/99/fd/5" && doctor 0 --strict
 	machine
+	# Descriptors of another user's process are not seen; an rdmad of the user who has the socket is likely enough.
+	put "  sl\n$listens" /proc/net/tcp && put rdmad /proc/99/comm && put 'Name: rdmad\nUid:\t7\t7\t7\t7' /proc/99/status && doctor 0 --strict
+	put 'Name: rdmad\nUid:\t8\t8\t8\t8' /proc/99/status && severity=failure finds 2501 'another user'
+	machine
 	rm "$fake/programs/rdmad_-T" && severity=note finds 2602
 }
 
@@ -266,6 +270,7 @@ test_bundle() {
 	[[ $(stat -c %a "$dir/bundle.tar") == 600 ]] || fail "others may read the bundle"
 	fake=$dir/again
 	doctor 0
+	cmp -s <(jq -S .findings "$fake/report.json") <(jq -S .findings "$dir/out") || fail "the report in the bundle is another"
 	json '[.findings[].id] == ["RD-0401"]' "an unpacked bundle"
 	fake=$dir/machine
 	expect 1 doctor --root "$fake" --bundle "$dir/none/bundle.tar" && complains 'No such file' "a bundle that cannot be made"

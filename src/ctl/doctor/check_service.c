@@ -100,33 +100,61 @@ void check_firewall(struct doctor *d)
 	free(text);
 }
 
-/* The process that has a socket: its id, or 0: none that this user may look at. */
-static unsigned socket_owner(struct doctor *d, unsigned long inode, char *name, size_t size)
+/* Whether a descriptor of a process is that socket. */
+static bool process_has(struct doctor *d, const char *process, const char *wanted)
 {
-	char *processes = look_names(&d->look, "/proc"), wanted[48], path[PATH_MAX], target[64];
+	char *files = look_names(&d->look, "/proc/%s/fd", process), path[PATH_MAX], target[64];
+	bool found = false;
+
+	look_each(file, files)
+	{
+		ssize_t len;
+
+		snprintf(path, sizeof(path), "%s/proc/%s/fd/%s", d->look.root, process, file);
+		len = readlink(path, target, sizeof(target) - 1);
+		target[MAX(len, 0)] = '\0';
+		found |= strcmp(target, wanted) == 0;
+	}
+	free(files);
+	return found;
+}
+
+/* Whether a process is an rdmad of that user. */
+static bool is_daemon_of(struct doctor *d, const char *process, unsigned user)
+{
+	char *status, name[64];
+	uint64_t uid;
+	bool is;
+
+	look_line(&d->look, name, sizeof(name), "/proc/%s/comm", process);
+	if (strcmp(name, "rdmad") != 0)
+		return false;
+	status = look_text(&d->look, "/proc/%s/status", process);
+	is = field_number(status, "Uid:", &uid, 10) && uid == user;
+	free(status);
+	return is;
+}
+
+/* The process that has a socket, and its name: its id, or 0: none that this user may look at. Then it is taken for the
+ * daemon where one of the socket's user runs. */
+static unsigned socket_owner(struct doctor *d, unsigned long inode, unsigned user, char *name, size_t size)
+{
+	char *processes = look_names(&d->look, "/proc"), wanted[48];
 	unsigned owner = 0;
 
 	snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
 	snprintf(name, size, "a process of another user");
 	look_each(process, processes)
 	{
-		char *files = *process >= '1' && *process <= '9' ? look_names(&d->look, "/proc/%s/fd", process) : NULL;
-
-		look_each(file, files)
-		{
-			ssize_t len;
-
-			snprintf(path, sizeof(path), "%s/proc/%s/fd/%s", d->look.root, process, file);
-			len = readlink(path, target, sizeof(target) - 1);
-			target[MAX(len, 0)] = '\0';
-			if (strcmp(target, wanted) == 0)
-				owner = (unsigned)atoi(process);
-		}
-		free(files);
-		if (owner) {
+		if (*process < '1' || *process > '9')
+			continue;
+		if (process_has(d, process, wanted)) {
+			owner = (unsigned)atoi(process);
 			look_line(&d->look, name, size, "/proc/%s/comm", process);
 			break;
 		}
+		if (is_daemon_of(d, process, user))
+			snprintf(name, size, "rdmad");
 	}
 	free(processes);
 	return owner;
@@ -145,7 +173,7 @@ static bool check_sockets(struct doctor *d, const char *file)
 			   &inode) != 4 ||
 		    state != 0x0a || port != port_of_config(d))
 			continue;
-		pid = socket_owner(d, inode, name, sizeof(name));
+		pid = socket_owner(d, inode, uid, name, sizeof(name));
 		if ((d->pid && pid == (unsigned)d->pid) || strcmp(name, "rdmad") == 0)
 			continue;
 		snprintf(number, sizeof(number), "%u", pid);

@@ -171,7 +171,7 @@ static const char *verdict_of(const struct doctor *d, const struct check *check)
 	return worst < 0 ? "fine" : severity_name((enum severity)worst);
 }
 
-static int print_json(struct doctor *d)
+static json_t *report_json(const struct doctor *d)
 {
 	json_t *array = json_array(), *o;
 
@@ -183,7 +183,7 @@ static int print_json(struct doctor *d)
 		      count_findings(d, SEVERITY_NOTE), "findings", findings_json(d), "checks", array);
 	if (d->paths)
 		json_object_set(o, "paths", d->paths);
-	return ctl_json_print(o);
+	return o;
 }
 
 static void print_text(const struct doctor *d)
@@ -216,7 +216,7 @@ static int print_report(struct doctor *d)
 	int rc = CTL_OK;
 
 	if (ctl.json)
-		rc = print_json(d);
+		rc = ctl_json_print(report_json(d));
 	else
 		print_text(d);
 	if (d->lost) {
@@ -234,10 +234,24 @@ static int print_report(struct doctor *d)
 	return rc;
 }
 
-static int close_bundle(struct bundle *bundle)
+static void bundle_json(struct bundle *bundle, const char *name, const json_t *json)
 {
-	int rc = bundle_close(bundle);
+	char *text = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
 
+	if (text)
+		bundle_add(bundle, name, text, strlen(text));
+	free(text);
+}
+
+static int close_bundle(const struct doctor *d)
+{
+	json_t *report = report_json(d);
+	int rc;
+
+	bundle_json(d->look.into, "report.json", report);
+	bundle_json(d->look.into, "status.json", d->status);
+	json_decref(report);
+	rc = bundle_close(d->look.into);
 	if (rc != 0) {
 		ctl_say("doctor: writing %s: %s", bundle_path, strerror(-rc));
 		return CTL_FAILED;
@@ -292,7 +306,7 @@ static int command_doctor(const struct ctl_arguments *arguments)
 	make_checks(&d, true);
 	rc = print_report(&d);
 	if (d.look.into)
-		bundled = close_bundle(d.look.into);
+		bundled = close_bundle(&d);
 	for (size_t i = 0; i < d.findings; i++) {
 		free(d.finding[i].figures);
 		free(d.finding[i].mend);
