@@ -176,6 +176,8 @@ void ctl_say_of(const char *address, const char *why);
 
 /* The last of them, "" if there was none. */
 const char *ctl_said(void);
+/* The number that rdmactl explain has of the last next step that was said; 0: none. */
+unsigned ctl_said_number(void);
 
 /* Say that an operation failed by `error` (negative errno), why, and the next step. `why` NULL: the library's
  * sentence, or strerror's where it left none. Answers the exit status. */

@@ -46,17 +46,27 @@ static const char *hint_of(int error)
 	return NULL;
 }
 
+static unsigned said_number;
+
 /* The next step, and under which number there is more. */
+static void print_next(const char *hint, unsigned number)
+{
+	fprintf(stderr, "%s\n", hint);
+	said_number = number;
+	if (number)
+		fprintf(stderr, "more: rdmactl explain RD-%04u\n", number);
+}
+
+unsigned ctl_said_number(void)
+{
+	return said_number;
+}
+
 static void print_hint(int error)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
-		if (errors[i].error != -error || !errors[i].hint)
-			continue;
-		fprintf(stderr, "%s\n", errors[i].hint);
-		if (errors[i].number)
-			fprintf(stderr, "more: rdmactl explain RD-%04u\n", errors[i].number);
-		return;
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
+		if (errors[i].error == -error && errors[i].hint)
+			print_next(errors[i].hint, errors[i].number);
 }
 
 static void print_hint_about(int error, const char *server)
@@ -67,7 +77,7 @@ static void print_hint_about(int error, const char *server)
 		     strncmp(host, "[::1]", 5) == 0 || strncmp(host, "::1", 3) == 0;
 
 	if (error == -ECONNREFUSED && local)
-		fputs("start the daemon with: rdmad\nmore: rdmactl explain RD-6001\n", stderr);
+		print_next("start the daemon with: rdmad", 6001);
 	else
 		print_hint(error);
 }

@@ -155,7 +155,7 @@ bridge() {
 	local at=$fake/sys/bus/pci/devices/0000:00:01.0
 	put 0x060400 /sys/bus/pci/devices/0000:00:01.0/class
 	put 0x8086 /sys/bus/pci/devices/0000:00:01.0/vendor
-	{ head -c 256 /dev/zero && printf '\x0d\x00\x01\x00\x00\x00'"$1"'\x00' && head -c 64 /dev/zero; } >"$at/config"
+	{ head -c 256 /dev/zero && printf '%b' "\\x0d\\0\\x01\\0\\0\\0$1\\0" && head -c 64 /dev/zero; } >"$at/config"
 }
 gpu() {
 	put 0x10de /sys/bus/pci/devices/0000:41:00.0/vendor
@@ -213,7 +213,7 @@ test_files() {
 	mkdir -m 700 "$fake/srv/rdmad" && doctor 0 --strict
 	chmod 777 "$fake/srv/rdmad" && finds 2802 'mode 0777'
 	severity=warning
-	logs_to /srv/rdmad && mkdir -p -m 700 "$fake/srv/rdmad" && sed -i 's/4G/1000000G/' "$fake/programs/rdmad_-T" && put 'MemAvailable: 9000000000000 kB' /proc/meminfo
+	logs_to /srv/rdmad && mkdir "$fake/srv" && mkdir -m 700 "$fake/srv/rdmad" && sed -i 's/4G/1000000G/' "$fake/programs/rdmad_-T" && put 'MemAvailable: 9000000000000 kB' /proc/meminfo
 	put 'CapEff:\t0000000000004000' /proc/self/status && finds 2804 '/srv/rdmad: free'
 	severity=failure
 	put '' /etc/rdmad/none && "$rdmactl" key new --into "$fake/etc/rdmad/keys" somebody -q >/dev/null && doctor 0 --strict

@@ -24,6 +24,7 @@ test_tcp() {
 	expect 0 doctor --config "$dir/rdmad.conf" "$at" && says 'by tcp: furthest stage verified: message of 1048552 B' "as text"
 	doctor 2 tcp://127.0.0.1:1 && found 4002 'sport = :1' && reaches tcp name
 	doctor 2 tcp://nosuchhost.invalid && found 4001 'getent hosts nosuchhost.invalid' && reaches tcp nothing
+	expect 3 ping tcp://127.0.0.1:1 --json && json '.error.id == "RD-6001"' "an error with its number" && complains 'explain RD-6001'
 	expect 2 doctor "unix://$dir/rdmad.sock" && complains 'is not a host' "a path"
 	expect 2 doctor a:b && complains 'is not an address' "no address"
 }

@@ -13,6 +13,11 @@
 
 #define PROGRAM_TIMEOUT (10 * TIME_S)
 
+static char *path_of(struct look *look, const char *format, va_list args, const char **name)
+	__attribute__((format(printf, 2, 0)));
+static char *text_of(struct look *look, size_t *len, const char *format, va_list args)
+	__attribute__((format(printf, 3, 0)));
+
 /* The path below the root: free() it. *name is the path without the root, for the bundle. */
 static char *path_of(struct look *look, const char *format, va_list args, const char **name)
 {
