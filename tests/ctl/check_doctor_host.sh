@@ -86,6 +86,7 @@ test_guest() {
 	reaches rdma "$last"
 	json '[.paths[] | select(.transport == "rdma").stages[] | select(.verified) | .stage][:6] == ["name", "rdma_bind_addr", "rdma_resolve_addr",
 		"rdma_resolve_route", "connect", "handshake"]' "stages of RDMA"
+	json '.paths[] | select(.transport == "rdma").stages[2].figures == "GID ::ffff:'"$at"' here, ::ffff:'"$at"' there"' "GIDs"
 	stop_daemon
 
 	listen=("tcp://$at:0")

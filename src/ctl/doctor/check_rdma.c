@@ -281,13 +281,13 @@ void check_self(struct doctor *d)
 	for (unsigned i = 0; i < d->addresses; i++) {
 		const struct local_address *a = &d->address[i];
 		const struct sockaddr *sa = (const struct sockaddr *)&a->sa;
-		char device[64];
 		enum cm_stage stage;
+		struct cm_way way;
 		int error;
 
 		if (!address_is_rdma(d, a) || is_link_local(a))
 			continue;
-		stage = verbs_resolve(sa, sa, 2000, &error, device);
+		stage = verbs_resolve(sa, sa, 2000, &error, &way);
 		if (error)
 			finding_add(d, 801, NAMES("ADDRESS", a->text), "%s of %s: %s fails: %s", a->text, a->netdev,
 				    cm_stage_name((enum cm_stage)(stage + 1)), strerror(-error));

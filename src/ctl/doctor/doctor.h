@@ -163,10 +163,17 @@ int verbs_register(const char *device, size_t bytes, const char **step);
 /* How far rdma_cm comes towards an address. */
 enum cm_stage { CM_NOTHING, CM_BIND, CM_ADDRESS, CM_ROUTE };
 const char *cm_stage_name(enum cm_stage stage);
+/* What it found. */
+struct cm_way {
+	char device[64]; /* "": none */
+	unsigned port, mtu;
+	char from_gid[INET6_ADDRSTRLEN], to_gid[INET6_ADDRSTRLEN]; /* of both ends, from CM_ADDRESS on */
+};
+
 /* Bind to `from` (NULL: to none) and find address and route of `to`. *error is 0, or the -errno by which the stage
- * behind the one that is answered failed. `device` gets the name of the device that serves it. */
+ * behind the one that is answered failed. */
 enum cm_stage verbs_resolve(const struct sockaddr *from, const struct sockaddr *to, int timeout_ms, int *error,
-			    char device[static 64]);
+			    struct cm_way *way);
 
 /*
  * far.c: towards a host.

@@ -101,18 +101,25 @@ static bool walk_cm(struct path *path, const struct address_socket *to)
 {
 	struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
 	int error = find_source(to, &from);
-	char device[64], text[128];
 	enum cm_stage stage;
+	struct cm_way way;
+	char text[128];
 
 	if (error) {
 		stage_failed(path, "route of IP", error, NULL);
 		return false;
 	}
 	stage = verbs_resolve((const struct sockaddr *)&from, (const struct sockaddr *)&to->sa,
-			      (int)(stage_limit() / 2 / TIME_MS), &error, device);
+			      (int)(stage_limit() / 2 / TIME_MS), &error, &way);
 	address_format_socket((const struct sockaddr *)&from, text, sizeof(text));
-	for (enum cm_stage done = CM_BIND; done <= stage; done++)
-		stage_verified(path, cm_stage_name(done), "%s, device %s", text, *device ? device : "unknown");
+	*strrchr(text, ':') = '\0'; /* it has no port */
+	if (stage >= CM_BIND)
+		stage_verified(path, cm_stage_name(CM_BIND), "%s, device %s", text,
+			       *way.device ? way.device : "unknown");
+	if (stage >= CM_ADDRESS)
+		stage_verified(path, cm_stage_name(CM_ADDRESS), "GID %s here, %s there", way.from_gid, way.to_gid);
+	if (stage >= CM_ROUTE)
+		stage_verified(path, cm_stage_name(CM_ROUTE), "port %u, packets of %u B", way.port, way.mtu);
 	if (error) {
 		snprintf(path->why, sizeof(path->why), "from %s: %s", text, strerror(-error));
 		stage_failed(path, cm_stage_name((enum cm_stage)(stage + 1)), error, strdupa(path->why));

@@ -1,6 +1,7 @@
 /* verbs.c: the door of libibverbs and librdmacm. Only what a check tries goes by it. */
 #include "ctl/doctor/doctor.h"
 
+#include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
@@ -132,21 +133,38 @@ static enum cm_stage resolve(struct rdma_event_channel *channel, struct rdma_cm_
 	return *error ? CM_ADDRESS : CM_ROUTE;
 }
 
+/* What the identifier knows of the way by now. */
+static void describe(const struct rdma_cm_id *id, enum cm_stage stage, struct cm_way *way)
+{
+	const struct rdma_ib_addr *gids = &id->route.addr.addr.ibaddr;
+	struct ibv_port_attr attr;
+
+	if (!id->verbs)
+		return;
+	snprintf(way->device, sizeof(way->device), "%s", ibv_get_device_name(id->verbs->device));
+	way->port = id->port_num;
+	if (id->port_num && ibv_query_port(id->verbs, id->port_num, &attr) == 0)
+		way->mtu = 128u << attr.active_mtu; /* IBV_MTU_256 is 1 */
+	if (stage < CM_ADDRESS)
+		return;
+	inet_ntop(AF_INET6, &gids->sgid, way->from_gid, sizeof(way->from_gid));
+	inet_ntop(AF_INET6, &gids->dgid, way->to_gid, sizeof(way->to_gid));
+}
+
 enum cm_stage verbs_resolve(const struct sockaddr *from, const struct sockaddr *to, int timeout_ms, int *error,
-			    char device[static 64])
+			    struct cm_way *way)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *id = NULL;
 	enum cm_stage stage = CM_NOTHING;
 
-	device[0] = '\0';
+	*way = (struct cm_way){.port = 0};
 	*error = 0;
 	if (!channel || rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) != 0) {
 		*error = error_now();
 	} else {
 		stage = resolve(channel, id, from, to, timeout_ms, error);
-		if (id->verbs)
-			snprintf(device, 64, "%s", ibv_get_device_name(id->verbs->device));
+		describe(id, stage, way);
 		rdma_destroy_id(id);
 	}
 	if (channel)
