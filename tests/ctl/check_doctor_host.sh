@@ -63,6 +63,18 @@ test_port() {
 	clients=()
 }
 
+# A log in memory.
+test_log() {
+	local shm=/dev/shm/rdmad-doctor.$$
+	[[ $(stat -f -c %T /dev/shm 2>/dev/null) == tmpfs ]] || return 0
+	mkdir -m 700 "$shm" || return 0
+	configure "log = { directory = \"$shm\"; policy = \"interval\"; };"
+	doctor 0 && found 2803 "$shm is on tmpfs"
+	rmdir "$shm" || fail "doctor left something in the directory of the log"
+	configure "log = { directory = \"$dir/none/log\"; policy = \"interval\"; };"
+	doctor 2 && found 2801 "mkdir -p $dir/none/log" && found 2603 'RD-5005'
+}
+
 test_config() {
 	echo 'nonsense = 1;' >>"$dir/rdmad.conf"
 	doctor 2 && found 2601 'unknown setting nonsense'
@@ -135,5 +147,6 @@ test_stranger
 test_port
 stop_daemon
 test_short_messages
+test_log
 test_config
 conclude
