@@ -239,6 +239,10 @@ test_status() {
 	expect 1 doctor --root "$fake" --strict
 	sed -i 's/^require_rdma.*/require_rdma = true;/' "$fake/programs/rdmad_-T"
 	expect 2 doctor --root "$fake" && says '^D04 failure RD-0401' "with require_rdma"
+	sed -i 's/^transports.*/transports = ["tcp"];/' "$fake/programs/rdmad_-T"
+	put 'Max locked memory         8388608              8388608              bytes' /proc/self/limits
+	expect 0 doctor --root "$fake" --strict && says '^D04 note RD-0401' "without RDMA in transports"
+	! grep -q RD-1201 "$dir/out" || fail "locked memory counts without RDMA"
 	expect 2 doctor --root "$fake" 127.0.0.1 && complains 'one of them' "--root with a host"
 }
 

@@ -117,6 +117,17 @@ test_guest() {
 	as_nobody && found 0202 /dev/infiniband/uverbs0
 	chmod 666 /dev/infiniband/uverbs0
 
+	# A daemon that may lock less memory than its store has: of root, without the right to lock more.
+	listen=(tcp://127.0.0.1:0)
+	configure
+	(ulimit -l 64 && exec setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock "$rdmad" -c "$dir/rdmad.conf") >"$dir/log" 2>&1 &
+	daemon=$!
+	wait_for "the start of rdmad" daemon_is_settled
+	doctor 0 && found 1202 "process $daemon: limit 64.0 KiB"
+	stop_daemon
+	configure 'require_rdma = true;' 'listen = ["'"$at"'"];'
+	sed -i 1d "$dir/rdmad.conf"
+
 	ip link set "$netdev" down
 	doctor 2 && found 0401 "ip link set $netdev up"
 	ip link set "$netdev" up

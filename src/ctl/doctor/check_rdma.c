@@ -9,8 +9,6 @@
 
 #define SYS "/sys/class/infiniband/"
 
-static const char rdma[] = "rdma"; /* in listen and transports of rdmad.conf */
-
 /* The first network interface that could have a Soft-RoCE device. Returns buf. */
 static const char *any_netdev(struct doctor *d, char *buf, size_t size)
 {
@@ -179,7 +177,8 @@ static bool listens_on(const struct doctor *d, const char *item, const struct lo
 	char text[INET6_ADDRSTRLEN];
 	int n;
 
-	if (address_parse(item, &parsed) != 0 || parsed.path || (*parsed.scheme && strcmp(parsed.scheme, rdma) != 0))
+	if (address_parse(item, &parsed) != 0 || parsed.path ||
+	    (*parsed.scheme && strcmp(parsed.scheme, scheme_rdma) != 0))
 		return false;
 	if (strcmp(parsed.host, "*") == 0 || strcmp(parsed.host, address->text) == 0 ||
 	    strcmp(parsed.host, address->sa.ss_family == AF_INET ? "0.0.0.0" : "::") == 0)
@@ -212,12 +211,10 @@ static bool port_has_address(const struct doctor *d, const struct port *p)
 /* One address that RDMA has and that rdmad listens on is enough. */
 static void check_listened(struct doctor *d)
 {
-	char listen[1024], items[1024], transports[128], *next = items, *item;
+	char listen[1024], items[1024], *next = items, *item;
 	const struct local_address *candidate = NULL;
 
-	if (!config_value(d, "listen", listen, sizeof(listen)))
-		return;
-	if (config_value(d, "transports", transports, sizeof(transports)) && !strstr(transports, rdma))
+	if (!d->wants_rdma || !config_value(d, "listen", listen, sizeof(listen)))
 		return;
 	snprintf(items, sizeof(items), "%s", listen);
 	while ((item = strsep(&next, ", "))) {

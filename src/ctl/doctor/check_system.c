@@ -86,7 +86,7 @@ void check_memlock(struct doctor *d)
 {
 	char pid[24], name[48];
 
-	if (!d->ports)
+	if (!d->ports || !d->wants_rdma)
 		return;
 	check_unit_limit(d);
 	if (!d->pid) {

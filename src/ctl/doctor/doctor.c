@@ -126,6 +126,8 @@ static enum severity severity_of(const struct doctor *d, const struct finding *f
 {
 	if (f->row->severity != SEVERITY_RDMA)
 		return f->row->severity;
+	if (!d->wants_rdma)
+		return SEVERITY_NOTE;
 	return d->require_rdma ? SEVERITY_FAILURE : SEVERITY_WARNING;
 }
 

@@ -19,7 +19,8 @@
 enum severity {
 	SEVERITY_NOTE,    /* told, and counted for nothing */
 	SEVERITY_WARNING, /* rdmad serves, but slower or with less than it could */
-	SEVERITY_RDMA,    /* a failure where the configuration requires RDMA, else a warning: TCP is there */
+	/* A failure where the configuration requires RDMA, a note where it leaves it out, else a warning. */
+	SEVERITY_RDMA,
 	SEVERITY_FAILURE, /* rdmad does not start, or does not do what it is configured for */
 };
 
@@ -110,7 +111,7 @@ struct doctor {
 	char config_wrong[512];
 	int config_status; /* rdmad's exit status; 127: there is no rdmad */
 	char program[512]; /* rdmad */
-	bool require_rdma;
+	bool require_rdma, wants_rdma;
 	uint64_t store; /* bytes of kv.memory in effect; 0: unknown */
 	json_t *status; /* the running daemon's; NULL: none, or not for this user */
 	int64_t pid;    /* of it; 0 */
@@ -136,6 +137,8 @@ void finding_add(struct doctor *d, unsigned number, const char *const *names, co
  */
 void facts_gather(struct doctor *d);
 void facts_release(struct doctor *d);
+/* The names of transports in rdmad.conf, and of the schemes of addresses. */
+extern const char scheme_rdma[], scheme_tcp[];
 /* The name of its file. */
 const char *config_file(const struct doctor *d);
 /* The value of a setting as text without quotes, of a list its items with ", " between. False: unset, or unknown. */

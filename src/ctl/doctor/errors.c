@@ -282,7 +282,8 @@ static unsigned parse_number(const char *text)
 /* What a check's severity is to the exit status of doctor. */
 static const char *severity_text(const struct error_row *row)
 {
-	return row->severity == SEVERITY_RDMA ? "warning; failure with require_rdma" : severity_name(row->severity);
+	return row->severity == SEVERITY_RDMA ? "warning; failure with require_rdma, note without rdma in transports"
+					      : severity_name(row->severity);
 }
 
 static void print_row(const struct error_row *row)

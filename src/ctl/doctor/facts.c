@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+const char scheme_rdma[] = "rdma", scheme_tcp[] = "tcp";
+
 /*
  * The configuration, as the daemon understands it: rdmad -T prints it.
  */
@@ -306,9 +308,10 @@ static void ask_daemon(struct doctor *d)
 
 void facts_gather(struct doctor *d)
 {
-	char text[16];
+	char text[256];
 
 	read_config(d);
+	d->wants_rdma = !config_value(d, "transports", text, sizeof(text)) || strstr(text, scheme_rdma);
 	d->require_rdma = config_value(d, "require_rdma", text, sizeof(text)) && strcmp(text, "true") == 0;
 	config_size(d, "kv.memory", &d->store, true);
 	if (d->live)

@@ -25,8 +25,6 @@ struct path {
 	uint32_t largest; /* bytes of a ping that came back */
 };
 
-static const char rdma[] = "rdma", tcp[] = "tcp"; /* schemes of addresses */
-
 static uint64_t stage_limit(void)
 {
 	return MIN(ctl.timeout, STAGE_LIMIT);
@@ -149,10 +147,10 @@ static int ping_once(struct path *path, uint32_t size, uint64_t *rtt)
 	options.common.connect_timeout_us = options.common.timeout_us = stage_limit() / TIME_US;
 	rc = rdmad_ping_open(url, &options, &ping);
 	if (rc != 0 && !path->largest) {
-		if (is_refusal(rc) && strcmp(path->transport, rdma) == 0)
+		if (is_refusal(rc) && strcmp(path->transport, scheme_rdma) == 0)
 			stage_verified(path, "connect", "the other end answers");
-		stage_failed(path, is_refusal(rc) || strcmp(path->transport, tcp) == 0 ? "handshake" : "connect", rc,
-			     rdmad_error());
+		stage_failed(path, is_refusal(rc) || strcmp(path->transport, scheme_tcp) == 0 ? "handshake" : "connect",
+			     rc, rdmad_error());
 		return rc;
 	}
 	snprintf(stage, sizeof(stage), "message of %u B", size);
@@ -160,7 +158,7 @@ static int ping_once(struct path *path, uint32_t size, uint64_t *rtt)
 		stage_failed(path, stage, rc, rdmad_error());
 		return rc;
 	}
-	if (!path->largest && strcmp(path->transport, rdma) == 0)
+	if (!path->largest && strcmp(path->transport, scheme_rdma) == 0)
 		stage_verified(path, "connect", "rdma_connect");
 	if (!path->largest)
 		stage_verified(path, "handshake", "transport %s", rdmad_ping_transport(ping));
@@ -244,7 +242,7 @@ static unsigned fault_of_rdma(const struct path *path)
 /* `other` is the path by the other transport, NULL: it was not tried. */
 static void judge(struct path *path, const struct path *other)
 {
-	bool is_tcp = strcmp(path->transport, tcp) == 0;
+	bool is_tcp = strcmp(path->transport, scheme_tcp) == 0;
 	char port[16];
 
 	if (!path->error)
@@ -273,8 +271,8 @@ static void path_done(struct path *path)
 
 void far_look(struct doctor *d, const char *host)
 {
-	struct path by_tcp = {.d = d, .host = host, .transport = tcp, .stages = json_array()};
-	struct path by_rdma = {.d = d, .host = host, .transport = rdma, .stages = json_array()};
+	struct path by_tcp = {.d = d, .host = host, .transport = scheme_tcp, .stages = json_array()};
+	struct path by_rdma = {.d = d, .host = host, .transport = scheme_rdma, .stages = json_array()};
 	struct address_socket at[ADDRESS_SOCKETS];
 	bool try_tcp, try_rdma;
 	struct address address;
@@ -284,8 +282,8 @@ void far_look(struct doctor *d, const char *host)
 
 	d->paths = json_array();
 	address_parse(host, &address); /* it was looked at before */
-	try_tcp = !*address.scheme || strcmp(address.scheme, tcp) == 0;
-	try_rdma = !*address.scheme || strcmp(address.scheme, rdma) == 0;
+	try_tcp = !*address.scheme || strcmp(address.scheme, scheme_tcp) == 0;
+	try_rdma = !*address.scheme || strcmp(address.scheme, scheme_rdma) == 0;
 	by_tcp.address = by_rdma.address = address;
 	log_hush_begin();
 	count = address_resolve(&address, at);
