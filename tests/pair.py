@@ -337,6 +337,41 @@ def paused(machine):
     return fault_paused
 
 
+def doctor(fault, furthest, number):
+    """How far doctor comes from b by each transport, and what it finds."""
+    answer = run("b", f"{folder}/rdmactl", "--json", "doctor", "10.99.0.1")
+    try:
+        report = json.loads(answer.out)
+        stages = {path["transport"]: path["furthest"] for path in report["paths"]}
+        numbers = {found["id"] for found in report["findings"] if found["check"] == "D40"}
+    except (ValueError, KeyError) as error:
+        fail(f"{fault}: doctor's report: {error!r}: {answer.out[:200]} {answer.err[:200]}")
+        return
+    if stages != furthest:
+        fail(f"{fault}: doctor verified {stages}, not {furthest}")
+    if number not in numbers and (number or numbers):
+        fail(f"{fault}: doctor found {numbers}, not {number}")
+
+
+def diagnosed(fault, load):
+    """Doctor towards the daemon: over a link that is well, one that loses frames from 4096 bytes on, and one that is cut."""
+    ends = end_load(fault, load)
+    longest = "message of 1048552 B"
+    doctor(fault, {"tcp": longest, "rdma": longest}, None)
+    run("b", "modprobe", "-a", "sch_ingress", "cls_u32", "act_gact")
+    run("b", "tc", "qdisc", "add", "dev", "eth0", "ingress")
+    # A bit of the length in the head of IPv4.
+    made = run("b", *"tc filter add dev eth0 parent ffff: protocol ip u32 match u16 0x1000 0x1000 at 2 action drop".split())
+    if made.returncode != 0:
+        fail(f"{fault}: tc: {made.err}")
+    doctor(fault, {"tcp": "message of 64 B", "rdma": "message of 64 B"}, "RD-4007")
+    run("b", "tc", "qdisc", "del", "dev", "eth0", "ingress")
+    link("cut")
+    doctor(fault, {"tcp": "name", "rdma": "rdma_resolve_route"}, "RD-4003")
+    link("heal")
+    return ends
+
+
 def client_off(fault, load):
     power("b", "off")
     for process in load:
@@ -360,6 +395,7 @@ def daemon_off(fault, load):
 
 # Name, fault, whether it is one of the short form.
 FAULTS = (
+    ("doctor", diagnosed, True),
     ("client killed", client_killed, True),
     ("client frozen", client_frozen, False),
     ("daemon frozen", daemon_frozen, False),

@@ -228,6 +228,25 @@ int ctl_control_ask(const char *command, json_t **out)
 	return rc;
 }
 
+json_t *ctl_control_try(const char *command)
+{
+	char path[256], line[WIRE_CONTROL_LINE], *text = NULL;
+	int fd = local_connect(path_of_socket(path, sizeof(path)), ANSWER_LIMIT), n;
+	json_t *answer = NULL;
+	struct ucred peer;
+	size_t len = 0;
+
+	if (fd < 0)
+		return NULL;
+	n = snprintf(line, sizeof(line), "%s\n", command);
+	if (local_peer(fd, &peer) == 0 && (geteuid() == 0 || local_is_own_user(peer.uid)) &&
+	    send(fd, line, (size_t)n, MSG_NOSIGNAL) == n && receive_all(fd, &text, &len) == 0)
+		answer = json_loadb(text, len, 0, NULL);
+	close(fd);
+	free(text);
+	return answer;
+}
+
 static int command_control(const struct ctl_arguments *arguments)
 {
 	char path[256], line[WIRE_CONTROL_LINE / 2], *text = NULL;

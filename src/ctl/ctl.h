@@ -83,7 +83,7 @@ extern const struct ctl_option ctl_globals[]; /* options.c: accepted by every co
 	ROW(bench_kv) ROW(bench_blocks) ROW(bench_ping) ROW(bench_sweep) \
 	ROW(bench_channel) ROW(bench_gpu) ROW(bench_peer) \
 	ROW(gpu) ROW(channel_names) ROW(channel) ROW(peer) ROW(peer_groups) \
-	ROW(control) ROW(log) ROW(key) ROW(completion) ROW(version) ROW(help)
+	ROW(control) ROW(log) ROW(key) ROW(doctor) ROW(explain) ROW(completion) ROW(version) ROW(help)
 /* clang-format on */
 #define CTL_DECLARE(file) extern const struct ctl_command ctl_##file##_commands[];
 CTL_FILES(CTL_DECLARE)
@@ -177,6 +177,8 @@ void ctl_say_of(const char *address, const char *why);
 
 /* The last of them, "" if there was none. */
 const char *ctl_said(void);
+/* The number that rdmactl explain has of the last next step that was said; 0: none. */
+unsigned ctl_said_number(void);
 
 /* Say that an operation failed by `error` (negative errno), why, and the next step. `why` NULL: the library's
  * sentence, or strerror's where it left none. Answers the exit status. */
@@ -298,6 +300,9 @@ void ctl_table_destroy(struct ctl_table *table);
 
 /* One command there; *out is its answer, json_decref() it. 0 or an exit status, with the cause told. */
 int ctl_control_ask(const char *command, json_t **out);
+
+/* The same where a daemon need not be: NULL, and nothing is said. json_decref() it. */
+json_t *ctl_control_try(const char *command);
 
 /*
  * ctl/kv/kv.c: one connection and one request at a time.

@@ -35,10 +35,16 @@ int ctl_json_print(json_t *object)
 json_t *ctl_json_error(int status)
 {
 	const char *text = status == CTL_INTERRUPTED ? "interrupted" : ctl_said();
-	char line[2048];
+	char line[2048], id[16];
+	json_t *error;
 
 	told = true;
-	return json_pack("{s:s, s:i}", "text", log_printable(text, line, sizeof(line)), "status", status);
+	error = json_pack("{s:s, s:i}", "text", log_printable(text, line, sizeof(line)), "status", status);
+	if (ctl_said_number()) {
+		snprintf(id, sizeof(id), "RD-%04u", ctl_said_number());
+		json_object_set_new(error, "id", json_string(id));
+	}
+	return error;
 }
 
 int ctl_json_end(int status)

@@ -9,30 +9,33 @@ static const char gone[] = "what ended it is in the log of rdmad; whether that s
 static const struct {
 	int error;
 	enum ctl_exit status;
+	unsigned number; /* of rdmactl explain; 0: none */
 	const char *hint;
 } errors[] = {
-	{ECONNREFUSED, CTL_UNREACHABLE,
+	{ECONNREFUSED, CTL_UNREACHABLE, 6001,
 	 "does rdmad run there, and listen on this address? see listen in its rdmad.conf"},
-	{EHOSTUNREACH, CTL_UNREACHABLE, "is the name right and the network up? try: rdmactl ping HOST"},
-	{ENETUNREACH, CTL_UNREACHABLE, "is the network up, with one MTU at both ends? see: ip route, ip link"},
-	{ENETDOWN, CTL_UNREACHABLE, "is the network up? see: ip link"},
-	{EHOSTDOWN, CTL_UNREACHABLE, "is the host up?"},
-	{EADDRNOTAVAIL, CTL_UNREACHABLE, "is the address right? see: ip address"},
-	{ENOTCONN, CTL_UNREACHABLE, gone},
-	{ECONNRESET, CTL_UNREACHABLE, gone},
-	{ECONNABORTED, CTL_UNREACHABLE, NULL}, /* on purpose, and the words say why */
-	{ESHUTDOWN, CTL_UNREACHABLE, "what it does: rdmactl status; to end it: rdmactl shutdown; to start one: rdmad"},
-	{EPIPE, CTL_UNREACHABLE, gone},
-	{ENOENT, CTL_NOT_FOUND, NULL},
-	{ETIMEDOUT, CTL_TIMEOUT, "the limit is --timeout; what the daemon does says, on its machine: rdmactl status"},
-	{EPROTONOSUPPORT, CTL_VERSION, "compare: rdmactl version, and rdmad --version on the server"},
-	{ENODEV, CTL_FAILED, "is there an RDMA device? see: rdma link; without one: tcp://HOST"},
-	{EPROTO, CTL_FAILED,
+	{EHOSTUNREACH, CTL_UNREACHABLE, 6002, "is the name right and the network up? try: rdmactl ping HOST"},
+	{ENETUNREACH, CTL_UNREACHABLE, 6003, "is the network up, with one MTU at both ends? see: ip route, ip link"},
+	{ENETDOWN, CTL_UNREACHABLE, 6003, "is the network up? see: ip link"},
+	{EHOSTDOWN, CTL_UNREACHABLE, 0, "is the host up?"},
+	{EADDRNOTAVAIL, CTL_UNREACHABLE, 6003, "is the address right? see: ip address"},
+	{ENOTCONN, CTL_UNREACHABLE, 6004, gone},
+	{ECONNRESET, CTL_UNREACHABLE, 6004, gone},
+	{ECONNABORTED, CTL_UNREACHABLE, 0, NULL}, /* on purpose, and the words say why */
+	{ESHUTDOWN, CTL_UNREACHABLE, 6005,
+	 "what it does: rdmactl status; to end it: rdmactl shutdown; to start one: rdmad"},
+	{EPIPE, CTL_UNREACHABLE, 6004, gone},
+	{ENOENT, CTL_NOT_FOUND, 0, NULL},
+	{ETIMEDOUT, CTL_TIMEOUT, 6006,
+	 "the limit is --timeout; what the daemon does says, on its machine: rdmactl status"},
+	{EPROTONOSUPPORT, CTL_VERSION, 6007, "compare: rdmactl version, and rdmad --version on the server"},
+	{ENODEV, CTL_FAILED, 6008, "is there an RDMA device? see: rdma link; without one: tcp://HOST"},
+	{EPROTO, CTL_FAILED, 6009,
 	 "does an rdmad listen there? its rdmad.conf says: port, 7471 as a rule, and unix_socket, which is not "
 	 "control.socket"},
-	{ENOSPC, CTL_FAILED,
+	{ENOSPC, CTL_FAILED, 6010,
 	 "how full is it? see: rdmactl kv stat; its memory is kv.memory in rdmad.conf; the disk: rdmactl log status"},
-	{EINTR, CTL_INTERRUPTED, NULL},
+	{EINTR, CTL_INTERRUPTED, 0, NULL},
 };
 
 static const char *hint_of(int error)
@@ -43,10 +46,27 @@ static const char *hint_of(int error)
 	return NULL;
 }
 
+static unsigned said_number;
+
+/* The next step, and under which number there is more. */
+static void print_next(const char *hint, unsigned number)
+{
+	fprintf(stderr, "%s\n", hint);
+	said_number = number;
+	if (number)
+		fprintf(stderr, "more: rdmactl explain RD-%04u\n", number);
+}
+
+unsigned ctl_said_number(void)
+{
+	return said_number;
+}
+
 static void print_hint(int error)
 {
-	if (hint_of(error))
-		fprintf(stderr, "%s\n", hint_of(error));
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
+		if (errors[i].error == -error && errors[i].hint)
+			print_next(errors[i].hint, errors[i].number);
 }
 
 static void print_hint_about(int error, const char *server)
@@ -57,7 +77,7 @@ static void print_hint_about(int error, const char *server)
 		     strncmp(host, "[::1]", 5) == 0 || strncmp(host, "::1", 3) == 0;
 
 	if (error == -ECONNREFUSED && local)
-		fputs("start the daemon with: rdmad\n", stderr);
+		print_next("start the daemon with: rdmad", 6001);
 	else
 		print_hint(error);
 }

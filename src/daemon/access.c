@@ -55,7 +55,7 @@ bool access_may_expose(const struct config *config, const struct auth_table *acc
 		"rdmad",
 		"%s is for other machines, and there are no keys: each host that reaches it could do everything. Make "
 		"one for each client: rdmactl key new NAME --into " KEYS "; or, in a network that is trusted, set "
-		"insecure = true; or listen on the loopback alone; see rdmad-auth(7)",
+		"insecure = true; or listen on the loopback alone; see rdmad-auth(7) (RD-5002)",
 		address);
 	return false;
 }

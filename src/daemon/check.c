@@ -24,8 +24,8 @@ static int try_address(const struct fabric_transport *transport, const struct ad
 		log_info("rdmad", "%s %s is in use now: no error if a running rdmad has it", transport->name, text);
 	if (rc == 0 || rc == -EADDRINUSE)
 		return 0;
-	return log_fail(daemon_exit_status(rc), "rdmad", "cannot listen on %s %s: %s%s", transport->name, text,
-			strerror(-rc), listen_advice(sa, rc));
+	return log_fail(daemon_exit_status(rc), "rdmad", "cannot listen on %s %s: %s%s (RD-5001)", transport->name,
+			text, strerror(-rc), listen_advice(sa, rc));
 }
 
 /* Whether two sockets cannot both be bound. Ports that the system chooses never collide. */

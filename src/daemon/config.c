@@ -37,7 +37,7 @@ static void complain(struct reader *r, const config_setting_t *at, const char *f
 	va_end(args);
 	if (at)
 		snprintf(line, sizeof(line), ":%u", config_setting_source_line(at));
-	log_error("config", "%s%s: %s", file ? file : r->path, line, text);
+	log_error("config", "%s%s: %s (RD-2601)", file ? file : r->path, line, text);
 }
 
 /* NULL when no name is near enough to be meant. */

@@ -89,7 +89,7 @@ static int open_device(struct daemon *d, const struct fabric_transport *transpor
 	if (!*reason)
 		snprintf(reason, sizeof(reason), "%s", strerror(-rc));
 	if (d->config->require_rdma && !transport->processor) {
-		log_error("rdmad", "%s is required and missing: %s", transport->text, reason);
+		log_error("rdmad", "%s is required and missing: %s (RD-5003)", transport->text, reason);
 		keep_missing(d, transport, "", reason); /* for a check, which goes on */
 		return EX_UNAVAILABLE;
 	}
@@ -165,8 +165,8 @@ static int give_up(struct daemon *d, const struct daemon_fabric *f, const struct
 	if (!transport->device)
 		return log_fail(EX_OSERR, "rdmad", "cannot serve by %s: %s", transport->text, f->spoilt);
 	if (d->config->require_rdma && !transport->processor)
-		return log_fail(EX_UNAVAILABLE, "rdmad", "%s is required and cannot be served: %s", transport->text,
-				f->spoilt);
+		return log_fail(EX_UNAVAILABLE, "rdmad", "%s is required and cannot be served: %s (RD-5003)",
+				transport->text, f->spoilt);
 	log_warn("rdmad", "going on without %s: %s", transport->text, f->spoilt);
 	fabrics_add_missing(d, transport, "", f->spoilt);
 	return 0;

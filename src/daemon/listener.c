@@ -165,8 +165,8 @@ static int listeners_turn(struct daemon_fabric *f, int most)
 			listener_requested(l, &event);
 		if (event.type != FABRIC_REMOVED || !l)
 			continue;
-		log_error("rdmad", "the device of %s %s was removed; that needs a restart", l->transport->name,
-			  l->address);
+		log_error("rdmad", "the device of %s %s was removed; that needs a restart (RD-5008)",
+			  l->transport->name, l->address);
 		fabrics_add_missing(l->daemon, l->transport, l->address, "the device was removed");
 		fabric_listener_close(l->handle);
 		l->handle = NULL;
@@ -321,8 +321,9 @@ static int listen_by(struct daemon *d, const struct fabric_transport *transport,
 	if (transport->device && (rc == -EADDRNOTAVAIL || !only))
 		return listen_without_device(d, transport, sa, rc, only && count == 1);
 	if (count == 1 || (rc != -EADDRNOTAVAIL && rc != -EAFNOSUPPORT))
-		return log_fail(daemon_exit_status(rc), "rdmad", "cannot listen on %s %s: %s%s", transport->name,
-				address->path ? address->host : text, strerror(-rc), listen_advice(sa, rc));
+		return log_fail(daemon_exit_status(rc), "rdmad", "cannot listen on %s %s: %s%s (RD-5001)",
+				transport->name, address->path ? address->host : text, strerror(-rc),
+				listen_advice(sa, rc));
 	/* The machine does not have one of the addresses of a name, perhaps a whole kind of them: the others serve. */
 	log_at(address_is_unspecified(sa) ? LOG_LEVEL_INFO : LOG_LEVEL_WARN, "rdmad", "not listening on %s %s: %s",
 	       transport->name, text, strerror(-rc));
@@ -434,7 +435,8 @@ static int check_outcome(struct daemon *d)
 	for (unsigned i = 0; i < d->listeners; i++)
 		rdma |= !d->listener[i].transport->processor;
 	if (d->config->require_rdma && !rdma)
-		return log_fail(EX_UNAVAILABLE, "rdmad", "RDMA is required, and no address to listen on has it");
+		return log_fail(EX_UNAVAILABLE, "rdmad",
+				"RDMA is required, and no address to listen on has it (RD-5003)");
 	return d->listeners ? 0 : listeners_none();
 }
 

@@ -144,8 +144,8 @@ static int pid_file_open(const char *path, int *out)
 
 			text[MAX(n, 0)] = '\0';
 			text[strcspn(text, "\n")] = '\0';
-			log_error("process", "pid_file %s is held by process %s: another rdmad runs with it", path,
-				  text);
+			log_error("process", "pid_file %s is held by process %s: another rdmad runs with it (RD-5007)",
+				  path, text);
 			close(fd);
 			return EX_CANTCREAT;
 		}

@@ -150,9 +150,11 @@ static void verbs_log_register(const struct verbs_device *device, const void *ad
 
 	units_format_size(len, size);
 	if (error == ENOMEM)
-		log_error("verbs", "cannot pin %s for %s: %s", size, device->name, verbs_reason(error, reason));
+		log_error("verbs", "cannot pin %s for %s: %s (RD-5004)", size, device->name,
+			  verbs_reason(error, reason));
 	else
-		log_error("verbs", "cannot register %s at %p with %s: %s", size, addr, device->name, strerror(error));
+		log_error("verbs", "cannot register %s at %p with %s: %s (RD-5004)", size, addr, device->name,
+			  strerror(error));
 }
 
 static int verbs_access_flags(const struct verbs_device *device, unsigned access)

@@ -115,7 +115,7 @@ static int not_offered(const struct gpu_service_settings *s, const char *why)
 		log_error("gpu", "%s; %s", why, advice);
 		return -ENODEV;
 	}
-	log_warn("gpu", "the service is not offered: %s; %s", why, advice);
+	log_warn("gpu", "the service is not offered: %s; %s (RD-5009)", why, advice);
 	return SERVICE_NOT_OFFERED;
 }
 

@@ -196,7 +196,8 @@ static int directory_check(const struct kv_settings *s)
 		free(parent);
 	}
 	if (rc != 0)
-		log_error("kv", "log.directory: cannot write to %s, or make it: %s", s->directory, strerror(-rc));
+		log_error("kv", "log.directory: cannot write to %s, or make it: %s (RD-5005)", s->directory,
+			  strerror(-rc));
 	return rc;
 }
 
@@ -211,14 +212,15 @@ static int memory_check(const struct kv_settings *s)
 		log_warn("kv", "kv.value_max is %s, and kv.memory %s: no value is longer than that",
 			 units_human_size((double)s->value_max, there), wanted);
 	if (memory > has) {
-		log_error("kv", "kv.memory is %s, and there is %s in all: make it smaller", wanted,
+		log_error("kv", "kv.memory is %s, and there is %s in all: make it smaller (RD-5006)", wanted,
 			  units_human_size((double)has, there));
 		return -ENOMEM;
 	}
 	/* Not to be written to, so that it takes nothing from a daemon that runs. */
 	at = mmap(NULL, memory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED) {
-		log_error("kv", "cannot map %s for kv.memory: %m; make it smaller, or raise ulimit -v", wanted);
+		log_error("kv", "cannot map %s for kv.memory: %m; make it smaller, or raise ulimit -v (RD-5006)",
+			  wanted);
 		return -ENOMEM;
 	}
 	munmap(at, memory);

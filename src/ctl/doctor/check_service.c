@@ -1,0 +1,402 @@
+/* check_service.c: firewall, port, configuration, clock, log, keys, sandbox, the kernel's log: D24 to D31. */
+#include "ctl/doctor/doctor.h"
+#include "auth/auth.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/timex.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define ROCE_PORT 4791
+#define TMPFS_TYPE 0x01021994
+#define NFS_TYPE 0x6969
+#define RAMFS_TYPE 0x858458f6
+#define SYNCS 50
+#define SYNC_SLOW (20 * TIME_MS)
+#define LINES_MAX 400
+
+static unsigned port_of_config(const struct doctor *d)
+{
+	uint64_t port;
+
+	return config_size(d, "port", &port, false) && port < 65536 ? (unsigned)port : ADDRESS_PORT;
+}
+
+/* Whether a rule is about a port of a protocol: "tcp dport 7471", "tcp dport { 22, 7471 }", "udp dport 4000-5000". */
+static bool rule_has_port(const char *rule, const char *protocol, unsigned port)
+{
+	char word[32];
+	const char *at;
+
+	snprintf(word, sizeof(word), "%s dport", protocol);
+	at = strstr(rule, word);
+	for (at = at ? at + strlen(word) : NULL; at && *at; at++) {
+		char *end;
+		unsigned long from, to;
+
+		if (!strchr(" {},", *at) && (*at < '0' || *at > '9'))
+			return false;
+		if (*at < '0' || *at > '9')
+			continue;
+		from = to = strtoul(at, &end, 10);
+		if (*end == '-')
+			to = strtoul(end + 1, &end, 10);
+		if (port >= from && port <= to)
+			return true;
+		at = end - 1;
+	}
+	return false;
+}
+
+/* One chain of "nft list ruleset" that sees what comes in: `text` until the "}" of its end. */
+static void check_chain(struct doctor *d, char *chain, const char *protocol, unsigned port)
+{
+	bool drops = strstr(chain, "policy drop"), accepts = false;
+	char number[16], *copy = strdup(chain), *next = copy, *rule;
+
+	snprintf(number, sizeof(number), "%u", port);
+	while ((rule = strsep(&next, "\n"))) {
+		rule += strspn(rule, "\t ");
+		if (strncmp(rule, "type ", 5) == 0)
+			continue;
+		if (rule_has_port(rule, protocol, port) && (strstr(rule, "drop") || strstr(rule, "reject"))) {
+			finding_add(d, 2402, NAMES("PROTO", protocol, "PORT", number), "%s", rule);
+			break;
+		}
+		accepts |=
+			strcmp(rule, "accept") == 0 || (rule_has_port(rule, protocol, port) && strstr(rule, "accept"));
+	}
+	if (drops && !accepts && !rule)
+		finding_add(d, 2401, NAMES("PROTO", protocol, "PORT", number),
+			    "a chain of hook input has policy drop, and no rule that accepts %s dport %u", protocol,
+			    port);
+	free(copy);
+}
+
+void check_firewall(struct doctor *d)
+{
+	static const char *const list[] = {"nft", "list", "ruleset", NULL};
+	int status;
+	char *text = look_program(&d->look, list, &status), *next = status == 0 ? text : NULL, *chain;
+	bool ethernet = false;
+
+	for (unsigned i = 0; i < d->ports; i++)
+		ethernet |= d->port[i].ethernet;
+	while (next && (chain = strstr(next, "chain "))) {
+		char *end = strstr(chain, "\n\t}");
+
+		next = end ? end + 3 : NULL;
+		if (end)
+			*end = '\0';
+		if (!strstr(chain, "hook input"))
+			continue;
+		check_chain(d, chain, "tcp", port_of_config(d));
+		if (ethernet)
+			check_chain(d, chain, "udp", ROCE_PORT);
+	}
+	free(text);
+}
+
+/* Whether a descriptor of a process is that socket. */
+static bool process_has(struct doctor *d, const char *process, const char *wanted)
+{
+	char *files = look_names(&d->look, "/proc/%s/fd", process), path[PATH_MAX], target[64];
+	bool found = false;
+
+	look_each(file, files)
+	{
+		ssize_t len;
+
+		snprintf(path, sizeof(path), "%s/proc/%s/fd/%s", d->look.root, process, file);
+		len = readlink(path, target, sizeof(target) - 1);
+		target[MAX(len, 0)] = '\0';
+		found |= strcmp(target, wanted) == 0;
+	}
+	free(files);
+	return found;
+}
+
+/* Whether a process is an rdmad of that user. */
+static bool is_daemon_of(struct doctor *d, const char *process, unsigned user)
+{
+	char *status, name[64];
+	uint64_t uid;
+	bool is;
+
+	look_line(&d->look, name, sizeof(name), "/proc/%s/comm", process);
+	if (strcmp(name, "rdmad") != 0)
+		return false;
+	status = look_text(&d->look, "/proc/%s/status", process);
+	is = field_number(status, "Uid:", &uid, 10) && uid == user;
+	free(status);
+	return is;
+}
+
+/* The process that has a socket, and its name: its id, or 0: none that this user may look at. Then it is taken for the
+ * daemon where one of the socket's user runs. */
+static unsigned socket_owner(struct doctor *d, unsigned long inode, unsigned user, char *name, size_t size)
+{
+	char *processes = look_names(&d->look, "/proc"), wanted[48];
+	unsigned owner = 0;
+
+	snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
+	snprintf(name, size, "a process of another user");
+	look_each(process, processes)
+	{
+		if (*process < '1' || *process > '9')
+			continue;
+		if (process_has(d, process, wanted)) {
+			owner = (unsigned)atoi(process);
+			look_line(&d->look, name, size, "/proc/%s/comm", process);
+			break;
+		}
+		if (is_daemon_of(d, process, user))
+			snprintf(name, size, "rdmad");
+	}
+	free(processes);
+	return owner;
+}
+
+/* Lines of /proc/net/tcp: number, local address:port, remote, state (0A listens), ..., uid, timeout, inode. */
+static bool check_sockets(struct doctor *d, const char *file)
+{
+	char *text = look_text(&d->look, "%s", file), *next = text, *line, name[64], number[16];
+	unsigned port, state, uid, pid;
+	unsigned long inode;
+	bool found = false;
+
+	while (!found && (line = strsep(&next, "\n"))) {
+		if (sscanf(line, " %*d: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %u %*d %lu", &port, &state, &uid,
+			   &inode) != 4 ||
+		    state != 0x0a || port != port_of_config(d))
+			continue;
+		pid = socket_owner(d, inode, uid, name, sizeof(name));
+		if ((d->pid && pid == (unsigned)d->pid) || strcmp(name, "rdmad") == 0)
+			continue;
+		snprintf(number, sizeof(number), "%u", pid);
+		found = true;
+		finding_add(d, 2501, NAMES("PID", number), "port %u: %s, process %u, user %u", port, name, pid, uid);
+	}
+	free(text);
+	return found;
+}
+
+void check_port(struct doctor *d)
+{
+	if (!check_sockets(d, "/proc/net/tcp"))
+		check_sockets(d, "/proc/net/tcp6");
+}
+
+void check_config(struct doctor *d)
+{
+	const char *arguments[] = {d->program, "-t", d->file ? "-c" : NULL, d->file, NULL};
+	struct look unheard = {.root = ""};
+	char *text, *error;
+	int status;
+
+	if (!d->config) {
+		finding_add(d, d->config_status == 127 ? 2602 : 2601, NAMES("FILE", config_file(d)), "%s",
+			    d->config_wrong);
+		return;
+	}
+	if (!d->live)
+		return;
+	text = look_program(&unheard, arguments, &status);
+	error = text ? strstr(text, "error") : NULL;
+	if (text && status != 0 && status != 127)
+		finding_add(d, 2603, NAMES("FILE", config_file(d)), "rdmad -t, exit status %d: %.*s", status,
+			    (int)strcspn(error ? error : text, "\n"), error ? error : text);
+	free(text);
+}
+
+/* Versions of keys come from the clock where no log has them. */
+void check_clock(struct doctor *d)
+{
+	struct timex clock = {.modes = 0};
+
+	if (adjtimex(&clock) == TIME_ERROR)
+		finding_add(d, 2701, NULL, "adjtimex: %s",
+			    clock.status & STA_UNSYNC ? "the clock is not synchronized" : "the clock has an error");
+}
+
+static int compare_times(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* Write blocks there and have each on the disk: how long the slowest of a hundred takes. The file has no name. */
+static int time_syncs(const char *directory, uint64_t *slowest)
+{
+	uint64_t took[SYNCS];
+	void *block;
+	int fd = open(directory, O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600), rc = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (posix_memalign(&block, 4096, 4096) != 0) {
+		close(fd);
+		return -ENOMEM;
+	}
+	memset(block, 0, 4096);
+	for (unsigned i = 0; i < SYNCS && rc == 0; i++) {
+		uint64_t begin = time_now();
+
+		if (pwrite(fd, block, 4096, (off_t)i * 4096) != 4096 || fdatasync(fd) != 0)
+			rc = errno ? -errno : -EIO;
+		took[i] = time_now() - begin;
+	}
+	if (rc == 0) {
+		qsort(took, SYNCS, sizeof(took[0]), compare_times);
+		*slowest = took[SYNCS * 99 / 100];
+	}
+	free(block);
+	close(fd);
+	return rc;
+}
+
+static void check_disk(struct doctor *d, const char *directory, const char *path)
+{
+	char have[32], need[32];
+	struct statfs fs;
+	uint64_t slowest = 0, bytes;
+	int rc;
+
+	if (statfs(path, &fs) != 0)
+		return;
+	if (d->live && (fs.f_type == TMPFS_TYPE || fs.f_type == NFS_TYPE || fs.f_type == RAMFS_TYPE))
+		finding_add(d, 2803, NULL, "%s is on %s", directory, fs.f_type == NFS_TYPE ? "NFS" : "tmpfs");
+	bytes = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+	if (bytes / 2 < d->store)
+		finding_add(d, 2804, NULL, "%s: free %s, twice kv.memory %s", directory,
+			    units_human_size((double)bytes, have), units_human_size(2.0 * (double)d->store, need));
+	if (!d->live || access(path, W_OK) != 0)
+		return;
+	rc = time_syncs(path, &slowest);
+	if (rc == -EINVAL || rc == -EOPNOTSUPP)
+		finding_add(d, 2806, NULL, "%s: %s", directory, strerror(-rc));
+	else if (rc == 0 && slowest > SYNC_SLOW)
+		finding_add(d, 2805, NULL, "%s: fdatasync p99 of %u is %s", directory, SYNCS,
+			    units_format_time(slowest / TIME_MS * TIME_MS, have));
+}
+
+/* rdmad makes the directory itself where it may write to the one above. */
+void check_log(struct doctor *d)
+{
+	char directory[512], policy[32], path[PATH_MAX], owner[16];
+	struct stat st;
+
+	if (!config_value(d, "log.directory", directory, sizeof(directory)) || !*directory)
+		return;
+	config_value(d, "log.policy", policy, sizeof(policy));
+	snprintf(path, sizeof(path), "%s%s", d->look.root, directory);
+	if (stat(path, &st) != 0) {
+		if (strrchr(path, '/') > path + strlen(d->look.root))
+			*strrchr(path, '/') = '\0';
+		if (stat(path, &st) != 0)
+			finding_add(d, 2801, NAMES("DIR", directory), "%s: %s", directory, strerror(errno));
+		return;
+	}
+	snprintf(owner, sizeof(owner), "%u", (unsigned)geteuid());
+	if (!S_ISDIR(st.st_mode) || (st.st_mode & 0022) || (d->live && access(path, W_OK | X_OK) != 0))
+		finding_add(d, 2802, NAMES("DIR", directory, "USER", owner), "%s: mode %04o, owner %u, this user %s",
+			    directory, (unsigned)st.st_mode & 07777, (unsigned)st.st_uid, owner);
+	else
+		check_disk(d, directory, path);
+}
+
+/* Read it by the daemon's own rules. What the file has goes nowhere. */
+void check_keys(struct doctor *d)
+{
+	char file[512], path[PATH_MAX];
+	struct auth_keys *keys = NULL;
+	const char *why;
+	int rc;
+
+	if (!config_value(d, "auth.keys", file, sizeof(file)) || !*file)
+		snprintf(file, sizeof(file), "/etc/rdmad/keys");
+	snprintf(path, sizeof(path), "%s%s", d->look.root, file);
+	if (access(path, F_OK) != 0)
+		return;
+	log_hush_begin();
+	rc = auth_begin();
+	if (rc == 0)
+		rc = auth_keys_load(path, &keys);
+	why = log_hush_end();
+	if (rc != 0 && rc != -EACCES)
+		finding_add(d, 2901, NAMES("FILE", file), "%s", *why ? why : strerror(-rc));
+	auth_keys_put(keys);
+}
+
+static char *kernel_log(struct doctor *d)
+{
+	static const char *const dmesg[] = {"dmesg", NULL};
+	int status;
+	char *text = look_program(&d->look, dmesg, &status);
+
+	if (status == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+/* The last line of the kernel's log that has one word of each list. free() it. NULL: there is none. *lines is how
+ * many. */
+static char *find_in_log(const char *log, const char *const *some, const char *const *others, unsigned *lines)
+{
+	char *last = NULL, *line;
+
+	*lines = 0;
+	for (const char *at = log; at && *at; at += strcspn(at, "\n"), at += *at == '\n') {
+		bool one = false, other = false;
+
+		line = strndup(at, MIN(strcspn(at, "\n"), LINES_MAX));
+		for (const char *const *word = some; line && *word; word++)
+			one |= strcasestr(line, *word) != NULL;
+		for (const char *const *word = others; line && *word; word++)
+			other |= strcasestr(line, *word) != NULL;
+		if (one && other) {
+			free(last);
+			last = line;
+			++*lines;
+		} else {
+			free(line);
+		}
+	}
+	return last;
+}
+
+void check_sandbox(struct doctor *d)
+{
+	char modules[256], *log = kernel_log(d), *line;
+	unsigned lines;
+
+	if (look_line(&d->look, modules, sizeof(modules), "/sys/kernel/security/lsm") && !strstr(modules, "landlock"))
+		finding_add(d, 3001, NULL, "/sys/kernel/security/lsm: %s", modules);
+	line = find_in_log(log, NAMES("apparmor=\"DENIED\"", "avc:  denied"), NAMES("rdmad"), &lines);
+	if (line)
+		finding_add(d, 3002, NULL, "%u times, the last: %s", lines, line);
+	free(line);
+	free(log);
+}
+
+void check_kernel(struct doctor *d)
+{
+	char *log = kernel_log(d), *line;
+	unsigned lines;
+
+	line = find_in_log(log, NAMES("mlx5_", "mlx4_", "bnxt_re", "irdma", "rdma_rxe", "infiniband"),
+			   NAMES("error", "fail", "timeout", "CREATE_MKEY", "link down", "fatal"), &lines);
+	if (line)
+		finding_add(d, 3101, NULL, "%u lines, the last: %s", lines, line);
+	free(line);
+	line = find_in_log(log, NAMES("NVRM"), NAMES("Xid"), &lines);
+	if (line)
+		finding_add(d, 3102, NULL, "%u lines, the last: %s", lines, line);
+	free(line);
+	free(log);
+}

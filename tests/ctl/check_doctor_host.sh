@@ -1,0 +1,163 @@
+#!/bin/bash
+# rdmactl doctor towards a host: the furthest stage that was verified stands there, and no later one. In the guest, which has a
+# device, things are broken in turn, and each has the finding that names it.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+need jq
+server=''
+
+# found NUMBER TEXT: among the findings, and the text in its figures or command.
+found() {
+	[[ $(jq -r ".findings[] | select(.id == \"RD-$1\") | .figures + \" \" + .command" "$dir/out") == *"$2"* ]] || fail "no RD-$1 with \"$2\""
+}
+# reaches TRANSPORT STAGE
+reaches() { json ".paths[] | select(.transport == \"$1\") | .furthest == \"$2\"" "$1 does not come as far as $2"; }
+last="message of 1048552 B"
+
+doctor() { expect "$1" doctor --config "$dir/rdmad.conf" --json "${@:2}"; }
+
+test_tcp() {
+	local at=${servers[0]}
+	doctor 0 "$at"
+	reaches tcp "$last" && json '.paths[] | select(.transport == "tcp") | .largest_bytes == 1048552' "the largest that works"
+	json '[.paths[] | select(.transport == "tcp").stages[] | .stage][:4] == ["name", "connect", "handshake", "message of 64 B"]' "stages"
+	expect 0 doctor --config "$dir/rdmad.conf" "$at" && says 'by tcp: furthest stage verified: message of 1048552 B' "as text"
+	doctor 2 tcp://127.0.0.1:1 && found 4002 'sport = :1' && reaches tcp name
+	doctor 2 tcp://nosuchhost.invalid && found 4001 'getent hosts nosuchhost.invalid' && reaches tcp nothing
+	expect 3 ping tcp://127.0.0.1:1 --json && json '.error.id == "RD-6001"' "an error with its number" && complains 'explain RD-6001'
+	expect 2 doctor "unix://$dir/rdmad.sock" && complains 'is not a host' "a path"
+	expect 2 doctor a:b && complains 'is not an address' "no address"
+}
+
+# What listens there and is no rdmad: a connection, and no handshake.
+test_stranger() {
+	python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True)
+while True: s.accept()[0].close()' >"$dir/port" &
+	clients=($!)
+	wait_for "a stranger" test -s "$dir/port"
+	doctor 2 "tcp://127.0.0.1:$(<"$dir/port")" && found 4004 'tcp to' && reaches tcp connect
+	kill "${clients[0]}" && wait "${clients[0]}" 2>/dev/null
+	clients=()
+}
+
+test_short_messages() {
+	configure 'message_max = "64K";'
+	start_daemon
+	doctor 0 "${servers[0]}" && found 4011 'message_max' && reaches tcp "message of 4096 B"
+	stop_daemon
+}
+
+# Another program has the port of the configuration; then rdmad itself.
+test_port() {
+	local at=${servers[0]} user
+	sed -i "1a port = ${at##*:};" "$dir/rdmad.conf"
+	doctor 0
+	json '[.findings[] | select(.id == "RD-2501")] == []' "the port is the daemon's own"
+	rm "$dir/port"
+	python3 -c 'import socket, time; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True); time.sleep(600)' >"$dir/port" &
+	clients=($!)
+	wait_for "a stranger" test -s "$dir/port"
+	sed -i "2s/.*/port = $(<"$dir/port");/" "$dir/rdmad.conf"
+	doctor 2 && found 2501 "python3, process ${clients[0]}"
+	kill "${clients[0]}" && wait "${clients[0]}" 2>/dev/null
+	clients=()
+}
+
+# A log in memory.
+test_log() {
+	local shm=/dev/shm/rdmad-doctor.$$
+	[[ $(stat -f -c %T /dev/shm 2>/dev/null) == tmpfs ]] || return 0
+	mkdir -m 700 "$shm" || return 0
+	configure "log = { directory = \"$shm\"; policy = \"interval\"; };"
+	doctor 0 && found 2803 "$shm is on tmpfs"
+	rmdir "$shm" || fail "doctor left something in the directory of the log"
+	configure "log = { directory = \"$dir/none/log\"; policy = \"interval\"; };"
+	doctor 2 && found 2801 "mkdir -p $dir/none/log" && found 2603 'RD-5005'
+}
+
+test_config() {
+	echo 'nonsense = 1;' >>"$dir/rdmad.conf"
+	doctor 2 && found 2601 'unknown setting nonsense'
+}
+
+# as_nobody ARGUMENT...: an ordinary user's doctor, with a limit of locked memory.
+as_nobody() {
+	(ulimit -l 64 && timeout 240 setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all \
+		"$rdmactl" --control "$dir/none" doctor --config "$dir/rdmad.conf" --json "$@" >"$dir/out" 2>"$dir/err")
+}
+
+# Whether no finding is of the local checks of RDMA but notes.
+rdma_is_well() { json '[.findings[] | select(.severity != "note" and .id < "RD-1400")] == []' "$1"; }
+
+# One by one, and mended after that.
+test_guest() {
+	local device=rxe0 netdev ib=/sys/class/infiniband/rxe0/ports/1 at=$RDMAD_GUEST_ADDR port
+	netdev=$(<"$ib/gid_attrs/ndevs/0")
+	port=${servers[1]##*:}
+	doctor 0 "rdma://$at:$port" && rdma_is_well "a device that is well"
+	reaches rdma "$last"
+	json '[.paths[] | select(.transport == "rdma").stages[] | select(.verified) | .stage][:6] == ["name", "rdma_bind_addr", "rdma_resolve_addr",
+		"rdma_resolve_route", "connect", "handshake"]' "stages of RDMA"
+	json '.paths[] | select(.transport == "rdma").stages[2].figures == "GID ::ffff:'"$at"' here, ::ffff:'"$at"' there"' "GIDs"
+	stop_daemon
+
+	listen=("tcp://$at:0")
+	configure
+	start_daemon
+	# The daemon has TCP alone there: RDMA comes to the end of the route, and no further.
+	doctor 0 "$at:${servers[0]##*:}" && found 4006 'rdma_resolve_route; connect fails' && found 0601 "$at" && reaches rdma rdma_resolve_route
+	reaches tcp "$last"
+	stop_daemon
+	configure 'require_rdma = true;' 'listen = ["'"$at"'"];' 2>/dev/null
+	sed -i 1d "$dir/rdmad.conf"
+
+	chmod 755 "$dir" && chmod 644 "$dir/rdmad.conf"
+	as_nobody && found 1201 'limit 64.0 KiB'
+	chmod 600 /dev/infiniband/uverbs0
+	as_nobody && found 0202 /dev/infiniband/uverbs0
+	chmod 666 /dev/infiniband/uverbs0
+
+	# A daemon that may lock less memory than its store has: of root, without the right to lock more.
+	listen=(tcp://127.0.0.1:0)
+	configure
+	(ulimit -l 64 && exec setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock "$rdmad" -c "$dir/rdmad.conf") >"$dir/log" 2>&1 &
+	daemon=$!
+	wait_for "the start of rdmad" daemon_is_settled
+	doctor 0 && found 1202 "process $daemon: limit 64.0 KiB"
+	stop_daemon
+	configure 'require_rdma = true;' 'listen = ["'"$at"'"];'
+	sed -i 1d "$dir/rdmad.conf"
+
+	ip link set "$netdev" down
+	doctor 2 && found 0401 "ip link set $netdev up"
+	ip link set "$netdev" up
+	wait_for "the port" grep -q ACTIVE $ib/state
+	ip addr flush dev "$netdev"
+	doctor 2 && found 0602 "dev $netdev"
+	ip addr add "$at/24" dev "$netdev"
+	wait_for "the entry of the address" grep -qi "ffff:0a63" $ib/gids/*
+	doctor 0 && rdma_is_well "mended"
+
+	rdma link delete $device
+	doctor 2 && found 0102 "rdma link add rxe0 type rxe netdev $netdev"
+	rmmod rdma_ucm && doctor 2 && found 0101 'modprobe -a rdma_ucm'
+	modprobe rdma_ucm
+	rdma link add $device type rxe netdev "$netdev"
+	wait_for "the device" test -c /dev/infiniband/uverbs0
+	chmod 666 /dev/infiniband/uverbs* /dev/infiniband/rdma_cm
+}
+
+configure
+start_daemon
+if [[ ${RDMAD_GUEST_ADDR-} ]]; then
+	test_guest
+	conclude
+fi
+test_tcp
+test_stranger
+test_port
+stop_daemon
+test_short_messages
+test_log
+test_config
+conclude
