@@ -14,6 +14,12 @@ from .errors import Error, error_of
 from .store import Info, open_handle, options_of
 
 
+def _close_late(opening: "asyncio.Future[int]") -> None:
+    """Nobody waits for this connection any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        library.kv_close(opening.result())
+
+
 class _Future(asyncio.Future):  # type: ignore[type-arg]
     """A request that is under way. To cancel it ends the request."""
 
@@ -53,7 +59,12 @@ class AsyncStore(Requests):
         options = options_of(key=key, require_rdma=require_rdma, require_encryption=require_encryption, timeout=timeout,
                              connect_timeout=connect_timeout, poll=None, progress_thread=False)
         loop = asyncio.get_running_loop()
-        handle = await loop.run_in_executor(None, open_handle, address, options, reconnect)
+        opening = loop.run_in_executor(None, open_handle, address, options, reconnect)
+        try:
+            handle = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_late)
+            raise
         library.kv_request_timeout(handle, options.timeout_us)
         return cls(handle, loop, address)
 
