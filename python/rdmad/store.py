@@ -83,6 +83,7 @@ class Registration:
 
     def __init__(self, store: "Store", memory: Memory):
         self._store, self._memory = store, memory
+        store._registered[memory.address] = memory  # also without this: the device would go on to use it
 
     def __enter__(self) -> "Registration":
         return self
@@ -97,6 +98,7 @@ class Registration:
                 status = library.kv_buffer_unregister(self._store._handle, self._memory.address)
                 if status:
                     raise_last(status)
+                del self._store._registered[self._memory.address]
         self._memory = None  # type: ignore[assignment]
 
 
@@ -185,6 +187,7 @@ class Store:
         self._handle: int | None = None
         self._lock = threading.RLock()
         self._queue: Queue | None = None
+        self._registered: dict[int, Memory] = {}
         self._timeout_us: int = options.timeout_us
         self._space = bytearray(SMALL)
         self._view = memoryview(self._space)
@@ -217,6 +220,7 @@ class Store:
             if handle:
                 self._queue = None
                 library.kv_close(handle)
+                self._registered.clear()
 
     def _queue_of(self) -> Queue:
         if not self._handle:

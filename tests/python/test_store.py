@@ -187,6 +187,18 @@ def test_batch(store):
     assert values[6:] == [True, False, rdmad.Conflict, rdmad.Error, "d", False]
 
 
+def test_registered_memory_stays(store):
+    space = bytearray(100_000)
+    store.register(space)
+    gc.collect()
+    with pytest.raises(BufferError):
+        space.extend(b"more")
+    other = bytearray(100_000)
+    with store.register(other):
+        pass
+    other.extend(b"more")
+
+
 def test_pieces_in_a_batch(store):
     pieces = [bytearray(b"ab"), bytearray(b"c" * 5000), bytearray(b"d" * 100_000)]
     places = [bytearray(len(piece)) for piece in pieces]
