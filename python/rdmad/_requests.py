@@ -118,6 +118,14 @@ def vector_of(memories: Sequence[tuple[int, int, Any]]) -> Any:
     return vector
 
 
+def packed(tag: int, *fields: int) -> bytes:
+    """A struct kv_request. ValueError: a number has no room there."""
+    try:
+        return REQUEST.pack(tag, *fields)
+    except struct.error as error:
+        raise ValueError(f"a number of a request: {error}") from None
+
+
 class Requests:
     """The operations, each of which is one request; _request() says what becomes of it."""
 
@@ -169,6 +177,8 @@ class Requests:
         return self._of_pieces(_length, d.KV_OP_GET, key, [(owner.address, owner.length, owner) for owner in owners])
 
     def delete(self, key: Key, *, if_version: int | None = None) -> Any:
+        if if_version == 0:  # it would be deleted whatever its version is
+            raise error_of(-errno.EINVAL, "no key has the version 0")
         return self._of_key(_found, d.KV_OP_DELETE, key, version=if_version or 0)
 
     def exists(self, key: Key) -> Any:
@@ -200,11 +210,10 @@ class Queue:
         self._completions = bytearray(AT_ONCE * COMPLETION.size)
         self._completion_array = (d.kv_completion * AT_ONCE).from_buffer(self._completions)
 
-    def submit(self, requests: Sequence[tuple[int, ...]]) -> int:
+    def submit(self, requests: Sequence[bytes]) -> int:
         """Submit the first ones, as many as there is room for, or why not even one."""
         count = min(len(requests), AT_ONCE)
-        for at in range(count):
-            REQUEST.pack_into(self._requests, at * REQUEST.size, *requests[at])
+        self._requests[:count * REQUEST.size] = b"".join(requests[:count])
         return library.kv_submit(self._handle, self._request_array, count)
 
     def done(self, timeout_us: int) -> tuple[int, Sequence[Completion]]:

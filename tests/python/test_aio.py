@@ -87,6 +87,19 @@ def test_cancel(address):
     with_store(address, body)
 
 
+def test_numbers_without_room(address):
+    async def body(store):
+        await store.set("t:k", b"v")
+        others = [store.get("t:k") for _ in range(3)]
+        with pytest.raises(ValueError):
+            store.incr("t:n", 2**64)
+        with pytest.raises(ValueError):
+            store.get_into("t:k", bytearray(4), offset=-1)
+        assert await asyncio.wait_for(asyncio.gather(*others), 30) == [b"v"] * 3
+        assert not store._waiting
+    with_store(address, body)
+
+
 def test_cancelled_connect(address):
     def descriptors():
         return len(os.listdir("/proc/self/fd"))
