@@ -539,6 +539,16 @@ redis.call('set','w','1') redis.call('set','w','2') redis.call('del','w') return
 redis.call('set','w','1') redis.call('del','w') redis.call('set','w','3') return {redis.call('get','w'),redis.call('strlen','w')}
 redis.call('set','w',string.rep('x',100000)) return redis.call('strlen','w')
 return redis.call('get','w')
+return redis.call('hset','hash','a','1','b','2')
+return redis.call('hgetall','hash')
+return redis.call('hmget','hash','a','none')
+return redis.call('hincrby','hash','a',5)
+return redis.call('hincrbyfloat','hash','b','0.5')
+return {redis.call('hdel','hash','b','c'), redis.call('hlen','hash'), redis.call('hexists','hash','b')}
+return redis.call('hscan','hash',0)
+return redis.call('get','hash')
+return redis.call('hget','s','a')
+return redis.call('type','hash')
 """.strip().split("\n")
 
 
