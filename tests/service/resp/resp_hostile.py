@@ -109,6 +109,19 @@ def index_of_fields():
     client.ask("DEL", "hash")
 
 
+def long_transaction():
+    """Each of its commands goes through all keys: it ends before the watchdog of the service takes the worker for one that hangs."""
+    client, other = Client(), Client()
+    client.ask("MSET", *[i // 2 for i in range(20000)])
+    client.send(["MULTI"], ["SET", "of a long transaction", "x"], *[["KEYS", "none"]] * 100000, ["EXEC"])
+    for _ in range(100002):
+        client.reply()
+    answer = client.reply()
+    check("a transaction without end", answer[:24] if isinstance(answer, str) else answer[:1], "-ERR transaction took mo")
+    check("what it would have written", other.ask("EXISTS", "of a long transaction"), ":0")
+    check("the next one", [client.ask(*words) for words in (["MULTI"], ["PING"], ["EXEC"])], ["+OK", "+QUEUED", ["+PONG"]])
+
+
 def others_stop():
     """Long values that are not whole are in the way of one that is: it does not wait for them for ever."""
     chance = random.Random(1)
@@ -157,5 +170,6 @@ else:
     watched_keys()
     one_long_value()
     index_of_fields()
+    long_transaction()
     others_stop()
 sys.exit(1 if failures else 0)
