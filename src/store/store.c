@@ -79,6 +79,9 @@ void store_dead_release(struct store *store, struct dead *dead)
 			store_item_release(store, item);
 	}
 	dead->first = NULL;
+	if (unlikely(dead->told))
+		events_wake(store);
+	dead->told = false;
 }
 
 static void item_unlink(struct store *store, struct stripe *s, struct store_item *item)
@@ -101,7 +104,13 @@ static bool drop_tell(struct store *store, struct stripe *s, struct store_item *
 void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item, enum drop why,
 		     struct dead *dead)
 {
+	static const enum store_event_type event[] = {[DROP_DELETED] = STORE_EVENT_DELETED,
+						      [DROP_EVICTED] = STORE_EVENT_EVICTED,
+						      [DROP_EXPIRED] = STORE_EVENT_EXPIRED};
+
 	must(stripe_is_mine(s));
+	if (events_on(store) && why != DROP_FLUSHED)
+		event_put(store, &(struct event){event[why], item}, dead);
 	index_remove(&s->index, slot);
 	item_unlink(store, s, item);
 	owner_discharge(store, item);
@@ -231,7 +240,7 @@ static struct stripe *stripe_lock(struct store *store, uint32_t tag)
 static void stripe_unlock(struct store *store, struct stripe *s, struct dead *dead)
 {
 	lock_give(&s->lock, LOCK_STRIPE);
-	if (unlikely(dead->first))
+	if (unlikely(dead->first || dead->told))
 		store_dead_release(store, dead);
 }
 
@@ -531,6 +540,11 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 		evict_add(store, s, item);
 	}
 	s->sets++;
+	if (events_on(store))
+		event_put(
+			store,
+			&(struct event){STORE_EVENT_SET, item, put->note, !old, item_is_timed(item, put->keep_expiry)},
+			dead);
 	if (unlikely(store->changes.on)) {
 		atomic_store_explicit(&item->refs, change_is_copy(item, STORE_CHANGE_SET) ? 1 : 2,
 				      memory_order_release);
@@ -768,6 +782,9 @@ int store_expire(struct store *store, const void *key, size_t key_len, uint64_t 
 		wheel_remove(store, t.s, t.item);
 		t.item->expires = expires;
 		wheel_add(store, t.s, t.item, now);
+		if (events_on(store))
+			event_put(store, &(struct event){STORE_EVENT_EXPIRY, t.item, .timed = expires != TIME_NEVER},
+				  &t.dead);
 		if (unlikely(store->changes.on)) {
 			if (!change_is_copy(t.item, STORE_CHANGE_EXPIRE))
 				atomic_fetch_add_explicit(&t.item->refs, 1, memory_order_relaxed);
