@@ -62,6 +62,13 @@ _new_bytes.argtypes, _new_bytes.restype = [ctypes.c_void_p, ctypes.c_ssize_t], c
 _WRITABLE = 1  # PyBUF_WRITABLE; without strides, so in one piece
 
 
+def number(what: str, value: int, least: int = 0, most: int = 2**64 - 1) -> int:
+    """The value; ctypes takes any, and drops the bits that it has no room for."""
+    if not least <= value <= most:
+        raise ValueError(f"{what} is from {least} to {most}, not {value}")
+    return value
+
+
 class Memory:
     """The memory of an object, which cannot move or be freed while this lives."""
 
@@ -72,6 +79,7 @@ class Memory:
         self._view = None
         if isinstance(buffer, tuple):
             self.address, self.length = buffer
+            number("a length", self.length)
         else:
             view = _Py_buffer()
             _get_buffer(buffer, ctypes.byref(view), _WRITABLE if writable else 0)
@@ -102,7 +110,8 @@ def new_bytes(length: int) -> bytes:
 
 
 def encoded(key: Key) -> bytes:
-    return key if type(key) is bytes else key.encode() if isinstance(key, str) else bytes(key)
+    """Also of what has the buffer protocol: a number would be as many zeros."""
+    return key if type(key) is bytes else key.encode() if isinstance(key, str) else memoryview(key).tobytes()
 
 
 class Handle:

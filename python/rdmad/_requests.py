@@ -124,6 +124,14 @@ def vector_of(memories: Sequence[tuple[int, int, Any]]) -> Any:
     return vector
 
 
+def packed(tag: int, *fields: int) -> bytes:
+    """A struct kv_request. ValueError: a number has no room there."""
+    try:
+        return REQUEST.pack(tag, *fields)
+    except struct.error as error:
+        raise ValueError(f"a number of a request: {error}") from None
+
+
 CHECKSUM = 8  # bytes behind the others
 
 
@@ -205,6 +213,8 @@ class Requests:
         return self._of_pieces(decode, d.KV_OP_GET, key, [*memories, writable(stored)])
 
     def delete(self, key: Key, *, if_version: int | None = None) -> Any:
+        if if_version == 0:  # it would be deleted whatever its version is
+            raise error_of(-errno.EINVAL, "no key has the version 0")
         return self._of_key(_found, d.KV_OP_DELETE, key, version=if_version or 0)
 
     def exists(self, key: Key) -> Any:
@@ -236,11 +246,10 @@ class Queue:
         self._completions = bytearray(AT_ONCE * COMPLETION.size)
         self._completion_array = (d.kv_completion * AT_ONCE).from_buffer(self._completions)
 
-    def submit(self, requests: Sequence[tuple[int, ...]]) -> int:
+    def submit(self, requests: Sequence[bytes]) -> int:
         """Submit the first ones, as many as there is room for, or why not even one."""
         count = min(len(requests), AT_ONCE)
-        for at in range(count):
-            REQUEST.pack_into(self._requests, at * REQUEST.size, *requests[at])
+        self._requests[:count * REQUEST.size] = b"".join(requests[:count])
         return library.kv_submit(self._handle, self._request_array, count)
 
     def done(self, timeout_us: int) -> tuple[int, Sequence[Completion]]:

@@ -9,9 +9,15 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from . import _declarations as d
 from ._library import Buffer, Key, library, sentence
-from ._requests import AT_ONCE, Queue, Requests, Ttl
+from ._requests import AT_ONCE, Queue, Requests, Ttl, packed
 from .errors import Error, error_of
 from .store import Info, open_handle, options_of
+
+
+def _close_late(opening: "asyncio.Future[int]") -> None:
+    """Nobody waits for this connection any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        library.kv_close(opening.result())
 
 
 class _Future(asyncio.Future):  # type: ignore[type-arg]
@@ -39,7 +45,7 @@ class AsyncStore(Requests):
         self._address = address
         self._queue = Queue(handle)
         self._waiting: dict[int, tuple[_Future, Any, Any]] = {}
-        self._unsent: collections.deque[tuple[int, ...]] = collections.deque()
+        self._unsent: collections.deque[tuple[int, bytes]] = collections.deque()
         self._tag = 0
         self._scheduled = False
         self._fd = library.kv_fd(handle)
@@ -53,7 +59,12 @@ class AsyncStore(Requests):
         options = options_of(key=key, require_rdma=require_rdma, require_encryption=require_encryption, timeout=timeout,
                              connect_timeout=connect_timeout, poll=None, progress_thread=False)
         loop = asyncio.get_running_loop()
-        handle = await loop.run_in_executor(None, open_handle, address, options, reconnect)
+        opening = loop.run_in_executor(None, open_handle, address, options, reconnect)
+        try:
+            handle = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_late)
+            raise
         library.kv_request_timeout(handle, options.timeout_us)
         return cls(handle, loop, address)
 
@@ -94,11 +105,12 @@ class AsyncStore(Requests):
     def _request(self, decode: Any, keep: Any, *fields: int) -> Any:
         if not self._handle:
             raise ValueError("the store is closed")
+        request = packed(self._tag + 1, *fields)
         self._tag += 1
         future = _Future(loop=self._loop)
         future._store, future._tag = self, self._tag
         self._waiting[self._tag] = future, decode, keep
-        self._unsent.append((self._tag, *fields))
+        self._unsent.append((self._tag, request))
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._turn)
@@ -112,7 +124,7 @@ class AsyncStore(Requests):
 
     def _submit(self) -> bool:
         """Whether something was sent, or is not to be any more."""
-        batch: list[tuple[int, ...]] = []
+        batch: list[tuple[int, bytes]] = []
         while self._unsent and len(batch) < AT_ONCE:
             request = self._unsent.popleft()
             if self._waiting[request[0]][0].done():
@@ -121,7 +133,7 @@ class AsyncStore(Requests):
                 batch.append(request)
         if not batch:
             return False
-        count = self._queue.submit(batch)
+        count = self._queue.submit([request for _, request in batch])
         if count < 0 and count not in (-errno.EAGAIN,):
             future = self._waiting.pop(batch[0][0])[0]
             if not future.done():

@@ -3,20 +3,22 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import itertools
 import math
 import os
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Any, Iterable, Iterator, Mapping, Sequence, TypeVar
+from typing import Any, Iterable, Iterator, Mapping, Sequence, Tuple, TypeVar
 
 from . import _declarations as d
-from ._library import Buffer, Key, Memory, address_of, bytes_address, encoded, library, new_bytes, raise_last, sentence
-from ._requests import (CHECKSUM, KEEP, Meta, Pending, Queue, Requests, Ttl, check_sum, checksum_of, condition_of,
-                        microseconds, status_error, vector_of, writable)
+from ._library import Buffer, Key, Memory, address_of, bytes_address, encoded, library, new_bytes, number, raise_last, sentence
+from ._requests import (CHECKSUM, KEEP, Decode, Meta, Pending, Queue, Requests, Ttl, check_sum, checksum_of, condition_of,
+                        microseconds, packed, status_error, vector_of, writable)
 from .errors import Conflict, Error, Gone, error_of
 
 T = TypeVar("T")
+UnderWay = Tuple["Pending[Any]", Decode, Any]  # what its completion is for, and the objects whose memory it uses
 SMALL = 4096  # a value that is longer comes to a buffer of its own
 REMEMBERED = 1024  # keys whose long value's length is known
 
@@ -94,6 +96,7 @@ class Registration:
 
     def __init__(self, store: "Store", memory: Memory):
         self._store, self._memory = store, memory
+        store._registered[memory.address] = memory  # also without this: the device would go on to use it
 
     def __enter__(self) -> "Registration":
         return self
@@ -108,6 +111,7 @@ class Registration:
                 status = library.kv_buffer_unregister(self._store._handle, self._memory.address)
                 if status:
                     raise_last(status)
+                del self._store._registered[self._memory.address]
         self._memory = None  # type: ignore[assignment]
 
 
@@ -116,13 +120,14 @@ class Batch(Requests):
 
     def __init__(self, store: "Store"):
         self._store = store
-        self._requests: list[tuple[int, ...]] = []
-        self._pending: list[tuple[Pending[Any], Any, Any]] = []
+        self._requests: list[bytes] = []
+        self._pending: dict[int, UnderWay] = {}  # by their tags
 
-    def _request(self, decode: Any, keep: Any, *fields: int) -> Pending[Any]:
+    def _request(self, decode: Decode, keep: Any, *fields: int) -> Pending[Any]:
         pending: Pending[Any] = Pending()
-        self._requests.append((len(self._pending), *fields))
-        self._pending.append((pending, decode, keep))
+        tag = next(self._store._tags)
+        self._requests.append(packed(tag, *fields))
+        self._pending[tag] = pending, decode, keep
         return pending
 
     def __enter__(self) -> "Batch":
@@ -133,53 +138,52 @@ class Batch(Requests):
             self.run()
 
     def _take(self, queue: Queue, timeout_us: int) -> int:
+        """A batch that ended by an exception may have left requests, whose completions come, too."""
         status, completions = queue.done(timeout_us)
         for completion in completions:
-            pending, decode, _ = self._pending[completion[0]]
+            pending, decode, _ = self._store._under_way.pop(completion[0])
             pending._complete(decode, completion)
         return status
 
     def run(self) -> None:
         """Carry out what was asked for. Only requests fail, and say so by result()."""
-        requests, at, outstanding = self._requests, 0, 0
+        requests, pending = self._requests, self._pending
+        self._requests, self._pending = [], {}
+        tags, at, first = list(pending), 0, 0  # that are to be submitted from `at` on, and have answers before `first`
         with self._store._lock:
             queue = self._store._queue_of()
-            while at < len(requests) or outstanding:
+            under_way = self._store._under_way
+            under_way.update(pending)  # before they are: their memory stays, whatever interrupts this
+            while first < len(tags):
                 status = queue.submit(requests[at:at + 256]) if at < len(requests) else 0
                 if status > 0:
                     at += status
-                    outstanding += status
                 elif status not in (0, -errno.EAGAIN):
-                    self._pending[at][0]._fail(error_of(status, sentence()))
+                    under_way.pop(tags[at])[0]._fail(error_of(status, sentence()))
                     at += 1
-                    continue
-                taken = self._take(queue, self._store._timeout_us)
-                if taken <= 0:
-                    self._give_up(queue, taken, at, outstanding)
-                    break
-                outstanding -= taken
-        self._requests, self._pending = [], []
+                if status == -errno.EAGAIN or (first < at and not pending[tags[first]][0].done):
+                    status = self._take(queue, self._store._timeout_us)
+                    if status <= 0:
+                        self._give_up(queue, status, tags, at)
+                        break
+                while first < at and pending[tags[first]][0].done:
+                    first += 1
 
-    def _give_up(self, queue: Queue, status: int, at: int, outstanding: int) -> None:
+    def _give_up(self, queue: Queue, status: int, tags: Sequence[int], at: int) -> None:
         """No answer came for too long, or the connection has ended."""
         error = error_of(status or -errno.ETIMEDOUT, sentence() or "no answer came for too long")
-        for tag in range(at):
-            if not self._pending[tag][0].done:
-                library.kv_cancel_tag(self._store._handle, tag)
-        while outstanding > 0:
-            status, completions = queue.done(0)
-            if status <= 0:
-                break
-            outstanding -= status
-            for completion in completions:
-                pending, decode, _ = self._pending[completion[0]]
-                if completion[1] == -errno.ECANCELED:
-                    pending._fail(error)
-                else:
-                    pending._complete(decode, completion)
-        for pending, _, _ in self._pending:
-            if not pending.done:
-                pending._fail(error)
+        under_way = self._store._under_way
+        for tag in tags[at:]:
+            under_way.pop(tag)[0]._fail(error)
+        cancelled = [under_way[tag][0] for tag in tags[:at]
+                     if tag in under_way and library.kv_cancel_tag(self._store._handle, tag) > 0]
+        while self._take(queue, 0) > 0:
+            pass
+        for each in cancelled:
+            each._fail(error)
+        for tag in tags[:at]:
+            if tag in under_way:
+                under_way[tag][0]._fail(error)
 
 
 class Store:
@@ -197,6 +201,9 @@ class Store:
         self._handle: int | None = None
         self._lock = threading.RLock()
         self._queue: Queue | None = None
+        self._tags = itertools.count()
+        self._under_way: dict[int, UnderWay] = {}  # requests of batches
+        self._registered: dict[int, Memory] = {}
         self._timeout_us: int = options.timeout_us
         self._space = bytearray(SMALL)
         self._view = memoryview(self._space)
@@ -229,6 +236,8 @@ class Store:
             if handle:
                 self._queue = None
                 library.kv_close(handle)
+                self._under_way.clear()
+                self._registered.clear()
 
     def _queue_of(self) -> Queue:
         if not self._handle:
@@ -311,7 +320,7 @@ class Store:
         """Put the value, from ``offset`` on, into the buffer. Returns how many bytes; None: no such key. NoSpace: it is longer
         than the buffer."""
         name, memory = encoded(key), Memory(buffer, writable=True)
-        what = d.kv_fetch(offset=offset, length=2**64 - 1)
+        what = d.kv_fetch(offset=number("an offset", offset), length=2**64 - 1)
         with self._lock:
             status = library.kv_fetch(self._handle, name, len(name), what, memory.address, memory.length, self._length, None)
             if status == -errno.ENOENT:
@@ -323,6 +332,8 @@ class Store:
     def get_range(self, key: Key, offset: int, length: int) -> bytes | None:
         """Up to ``length`` bytes from ``offset`` on; None: no such key."""
         name = encoded(key)
+        number("an offset", offset)
+        number("a length", length, 0, 2**63 - 1)
         with self._lock:
             # The value may be much shorter than what is asked for.
             if length > SMALL:
@@ -414,10 +425,11 @@ class Store:
 
     def incr(self, key: Key, by: int = 1, *, ttl: Ttl = None) -> int:
         """Add to a value that is a decimal number, and return the sum. ``ttl`` is for a number that was missing."""
-        name, number = encoded(key), ctypes.c_int64()
+        name, total = encoded(key), ctypes.c_int64()
+        number("what is added", by, -2**63, 2**63 - 1)
         with self._lock:
-            self._count(library.kv_count(self._handle, name, len(name), by, microseconds(ttl), number, None))
-        return number.value
+            self._count(library.kv_count(self._handle, name, len(name), by, microseconds(ttl), total, None))
+        return total.value
 
     def append(self, key: Key, data: Buffer) -> int:
         """Write behind the value's end, and return how long it is then."""
@@ -430,6 +442,7 @@ class Store:
     def set_range(self, key: Key, offset: int, data: Buffer) -> int:
         """Write into the value, and return how long it is then."""
         name = encoded(key)
+        number("an offset", offset)
         address, length, _owner = address_of(data)
         with self._lock:
             self._count(library.kv_set_range(self._handle, name, len(name), offset, address, length, self._version))
@@ -622,6 +635,7 @@ class Store:
     def lend(self, size: int) -> memoryview:
         """Registered memory of the library, which goes back when nothing refers to it any more."""
         buffer = ctypes.c_void_p()
+        number("a size", size)
         with self._lock:
             self._count(library.kv_buffer_lend(self._handle, size, buffer))
         array = (ctypes.c_ubyte * size).from_address(buffer.value or 0)

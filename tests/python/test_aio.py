@@ -87,6 +87,40 @@ def test_cancel(address):
     with_store(address, body)
 
 
+def test_numbers_without_room(address):
+    async def body(store):
+        await store.set("t:k", b"v")
+        others = [store.get("t:k") for _ in range(3)]
+        with pytest.raises(ValueError):
+            store.incr("t:n", 2**64)
+        with pytest.raises(ValueError):
+            store.get_into("t:k", bytearray(4), offset=-1)
+        assert await asyncio.wait_for(asyncio.gather(*others), 30) == [b"v"] * 3
+        assert not store._waiting
+    with_store(address, body)
+
+
+def test_cancelled_connect(address):
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+
+    async def main():
+        await (await rdmad.AsyncStore.connect(address)).close()
+        before = descriptors()
+        for _ in range(8):
+            connecting = asyncio.ensure_future(rdmad.AsyncStore.connect(address))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            connecting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await connecting
+        until = asyncio.get_running_loop().time() + 30
+        while descriptors() > before:
+            assert asyncio.get_running_loop().time() < until
+            await asyncio.sleep(0.01)
+    run(main())
+
+
 def test_close(address):
     async def body(store):
         pending = [store.get("t:k") for _ in range(10)]

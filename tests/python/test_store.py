@@ -14,7 +14,7 @@ import numpy
 import pytest
 
 import rdmad
-from rdmad import _declarations, _library
+from rdmad import _declarations, _library, _requests
 
 LENGTHS = [0, 1, 64, 4000, 4095, 4096, 4097, 100_000, 3 << 20]
 
@@ -140,6 +140,38 @@ def test_numbers(store):
         store.incr("t:n")
 
 
+@pytest.mark.parametrize("call", [
+    lambda store: store.incr("t:n", 2**64 + 1), lambda store: store.incr("t:n", -2**63 - 1),
+    lambda store: store.get_range("t:k", 2**64, 1), lambda store: store.get_range("t:k", -1, 1),
+    lambda store: store.get_range("t:k", 0, -1), lambda store: store.set_range("t:k", -1, b"x"),
+    lambda store: store.get_into("t:k", bytearray(4), offset=2**64), lambda store: store.set("t:k", (1, -1)),
+    lambda store: store.get_into("t:k", (1, -1)), lambda store: store.lend(-1),
+    lambda store: store.batch().incr("t:n", 2**63), lambda store: store.batch().get_into("t:k", bytearray(4), offset=-1)])
+def test_numbers_without_room(store, call):
+    store.set("t:k", b"value")
+    with pytest.raises(ValueError):
+        call(store)
+    assert store.get("t:k") == b"value" and not store.exists("t:n")
+
+
+def test_no_key_has_version_0(store):
+    store.set("t:k", b"value")
+    for delete in (store.delete, store.batch().delete):
+        with pytest.raises(rdmad.Error):
+            delete("t:k", if_version=0)
+    assert store.exists("t:k")
+
+
+def test_keys_refused(store):
+    for key in (5, None, [116, 58], 1.5):
+        for call in (lambda: store.set(key, b"value"), lambda: store.get(key), lambda: store.get_many([key]),
+                     lambda: store.exists_many([key])):
+            with pytest.raises(TypeError):
+                call()
+    store.set(bytearray(b"t:k"), b"value")
+    assert store.get(memoryview(b"t:k")) == b"value"
+
+
 def test_as_a_dict(store):
     store["t:k"] = b"v"
     assert store["t:k"] == b"v" and "t:k" in store
@@ -185,6 +217,63 @@ def test_batch(store):
     assert values[1:5] == [b"v", None, rdmad.Error, 2]
     assert values[5].length == 2
     assert values[6:] == [True, False, rdmad.Conflict, rdmad.Error, "d", False]
+
+
+def test_batch_is_interrupted(store, monkeypatch):
+    """As by a signal's exception. Completions that were left behind are not another batch's."""
+    for each in range(600):
+        store.set(f"t:a{each}", b"a%d" % each)
+        store.set(f"t:b{each}", b"b%d" % each)
+    done, space, calls = _requests.Queue.done, bytearray(5), []
+
+    def interrupted(queue, timeout_us):
+        calls.append(timeout_us)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return done(queue, timeout_us)
+
+    monkeypatch.setattr(_requests.Queue, "done", interrupted)
+    batch = store.batch()
+    for each in range(600):
+        batch.get(f"t:a{each}")
+    batch.get_into("t:b599", space)
+    with pytest.raises(KeyboardInterrupt):
+        batch.run()
+    with store.batch() as batch:
+        results = [batch.get(f"t:b{each}") for each in range(5)]
+    assert [each.result() for each in results] == [b"b%d" % each for each in range(5)]
+    assert store.get_many(["t:a1", "t:b1"]) == [b"a1", b"b1"]
+
+
+def test_interrupted_memory_stays(store, monkeypatch):
+    """What a request reads or fills is not freed before its completion."""
+    store.set("t:k", b"x" * 100_000)
+    space = bytearray(100_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(_requests.Queue, "done", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            with store.batch() as batch:
+                batch.get_into("t:k", space)
+    del batch
+    gc.collect()
+    with pytest.raises(BufferError):
+        space.extend(b"more")
+    assert store.get_many(["t:k", "t:none"]) == [b"x" * 100_000, None]
+    while store._under_way:
+        store.get_many(["t:k"])
+    space.extend(b"more")
+
+
+def test_registered_memory_stays(store):
+    space = bytearray(100_000)
+    store.register(space)
+    gc.collect()
+    with pytest.raises(BufferError):
+        space.extend(b"more")
+    other = bytearray(100_000)
+    with store.register(other):
+        pass
+    other.extend(b"more")
 
 
 def test_pieces_in_a_batch(store):

@@ -455,6 +455,8 @@ void memcached_client_revised(struct memcached_client *c)
 	const struct auth_client *client = stream_client(c->stream);
 
 	c->authenticated = client != &auth_nothing && client->services & 1u << WIRE_MEMCACHED;
+	if (!c->authenticated)
+		c->parser.at = 0; /* what was looked at goes by memcached_login() */
 	c->owner = kv_owner_of(c->thread->shared->kv, client);
 }
 

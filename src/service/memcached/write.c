@@ -276,7 +276,8 @@ static bool number_read(struct memcached_client *c, const struct memc_word *key,
 	return true;
 }
 
-/* 0; -ENOENT: it is not there; -EDOM: it is no number; -EEXIST: another version. */
+/* 0; -ENOENT: it is not there; -EMEDIUMTYPE: but a value of another type; -EDOM: it is no number; -EEXIST: another
+ * version. */
 static int count(struct memcached_client *c, const struct memc_command *command, bool up, struct number *number)
 {
 	struct store *store = c->thread->store;
@@ -294,7 +295,7 @@ static int count(struct memcached_client *c, const struct memc_command *command,
 	if (!number_read(c, key, number))
 		return -ENOENT;
 	if (!memcached_is_value(meta->type))
-		return -ENOENT;
+		return -EMEDIUMTYPE;
 	if (!meta->len)
 		return -EDOM;
 	if (command->has_cas && command->cas && command->cas != meta->version)
@@ -369,6 +370,7 @@ int memcached_count_by(struct memcached_client *c, const struct memc_command *co
 
 	for (unsigned i = 0; i < MEMCACHED_RUNS && rc == -ESTALE; i++)
 		rc = count(c, command, up, &number);
+	rc = rc == -EMEDIUMTYPE ? -ENOENT : rc;
 	count_stats(c, up, rc);
 	if (rc == -ENOENT) {
 		memcached_tell(c, &command->key, 0);
@@ -440,6 +442,7 @@ int memcached_meta_count(struct memcached_client *c, const struct memc_command *
 		if (rc == -ENOENT && command->vivify)
 			rc = count_first(c, command, &number);
 	}
+	rc = rc == -EMEDIUMTYPE ? -ENOENT : rc;
 	count_stats(c, up, rc);
 	if (rc == -ENOENT || rc == -EEXIST) {
 		memcached_tell_all(c);

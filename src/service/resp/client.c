@@ -99,6 +99,10 @@ void resp_reply_errno(struct resp_client *c, int error)
 	case E2BIG:
 		resp_error(c->out, "ERR a command or transaction writes %u keys at most", RESP_STEP_MOST);
 		break;
+	case ETIMEDOUT:
+		resp_error(c->out, "ERR transaction took more than %u s, and nothing of it happened",
+			   RESP_EXEC_SECONDS);
+		break;
 	case ETIME:
 		resp_error(c->out, "ERR script ran for more than %llu ms: see resp.script_time",
 			   (unsigned long long)(shared->settings->script_time / TIME_MS));

@@ -12,6 +12,7 @@
 
 #define HASH_MAX 65536u
 #define INDEX_FROM 8u               /* names of a command that has an index */
+#define FIELDS_KEPT (HASH_MAX / 4)  /* that a thread keeps memory for: the most of a hash */
 #define LISTPACK_FIELDS 512u        /* up to which Redis has a listpack ... */
 #define LISTPACK_BYTES 64u          /* ... if none is longer */
 #define RANDOM_MOST (HASH_MAX * 16) /* fields that HRANDFIELD returns */
@@ -32,14 +33,30 @@ struct resp_fields {
 	uint32_t count, room, left; /* `left` are not gone */
 	uint64_t expires;
 	uint32_t flags;
-	uint32_t *slot; /* places in `at`, + 1; 0: empty. NULL: there is no index */
-	uint32_t slots; /* a power of two */
+	uint32_t *slot; /* places in `at`, + 1; 0: empty */
+	uint32_t slots; /* a power of two; 0: there is no index */
+	uint32_t slot_room;
 };
+
+/* The memory of a command with very many names is not kept. */
+static void fields_trim(struct resp_fields *fields, uint32_t kept)
+{
+	if (fields->room > kept) {
+		free(fields->at);
+		fields->at = NULL;
+		fields->room = 0;
+	}
+	if (fields->slot_room > 4 * kept) {
+		free(fields->slot);
+		fields->slot = NULL;
+		fields->slot_room = 0;
+	}
+}
 
 void resp_fields_free(struct resp_thread *thread)
 {
 	if (thread->fields)
-		free(thread->fields->at);
+		fields_trim(thread->fields, 0);
 	free(thread->fields);
 }
 
@@ -240,7 +257,7 @@ static int fields_add(struct resp_client *c, struct resp_fields *fields, const s
 		return -ENOMEM;
 	fields->at[fields->count++] = (struct field){*name, *value, false};
 	fields->left++;
-	if (fields->slot)
+	if (fields->slots)
 		*slot_of(c, fields, &(struct resp_arg){name->at, name->len}) = fields->count;
 	return 0;
 }
@@ -251,7 +268,7 @@ static struct field *fields_find(struct resp_client *c, const struct resp_fields
 	struct field *field = NULL;
 	uint32_t at = 0;
 
-	if (fields->slot) {
+	if (fields->slots) {
 		at = *slot_of(c, fields, name);
 		field = at ? &fields->at[at - 1] : NULL;
 	} else {
@@ -260,6 +277,25 @@ static struct field *fields_find(struct resp_client *c, const struct resp_fields
 		field = at < fields->count ? &fields->at[at] : NULL;
 	}
 	return field;
+}
+
+/* An index for so many fields. */
+static bool fields_index(struct resp_fields *fields, uint32_t most)
+{
+	uint32_t slots = 64, *slot = fields->slot;
+
+	while (slots < 2 * most)
+		slots *= 2;
+	if (slots > fields->slot_room) {
+		slot = realloc(slot, slots * sizeof(*slot));
+		if (!slot)
+			return false;
+		fields->slot = slot;
+		fields->slot_room = slots;
+	}
+	memset(slot, 0, slots * sizeof(*slot));
+	fields->slots = slots;
+	return true;
 }
 
 /* As many names as the command has; with an index it may add as many. 1 there, 0 not, -errno. */
@@ -277,16 +313,12 @@ static int fields_load(struct resp_client *c, const struct resp_arg *key, unsign
 		fields = c->thread->fields = calloc(1, sizeof(*fields));
 	if (!fields)
 		return -ENOMEM;
-	fields->count = fields->left = 0;
+	fields_trim(fields, FIELDS_KEPT);
+	fields->count = fields->left = fields->slots = 0;
 	fields->flags = hash.flags;
-	fields->slot = NULL;
 	if (names >= INDEX_FROM) {
-		for (fields->slots = 64; fields->slots < 2 * (names + hash.len / 4);)
-			fields->slots *= 2;
-		fields->slot = resp_view_keep(c, fields->slots * sizeof(*fields->slot));
-		if (!fields->slot)
+		if (!fields_index(fields, names + (uint32_t)fields_count(&hash)))
 			return -ENOMEM;
-		memset(fields->slot, 0, fields->slots * sizeof(*fields->slot));
 		stream_charge(c->stream, names / 64);
 	}
 	while (rc == 0 && (rc = field_next(&hash, &at, &field)) == 1)

@@ -333,6 +333,7 @@ uint64_t resp_now(const struct resp_client *c); /* time_now() scale, of this tur
  */
 /* Keys that one step writes: each reservation has a place in the log's ring, which all steps share. */
 #define RESP_STEP_MOST 32768u
+#define RESP_EXEC_SECONDS 10u /* of work for a transaction */
 int resp_view_new(struct resp_thread *thread);
 void resp_view_free(struct resp_thread *thread);
 void resp_fields_free(struct resp_thread *thread); /* hash.c */

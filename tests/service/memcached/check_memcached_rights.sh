@@ -69,4 +69,37 @@ answers 'STORED|STORED|VALUE a 0 1|x|END|' "${login}set a 0 0 1\r\nx\r\nget a\r\
 answers '' "set any 0 0 100000\r\n"
 [[ $(control status | jq '.counters.memcached_auth_errors') == 1 ]] || fail "auth_errors: $(control status | jq -c .counters)"
 stop_daemon
+
+# One whose right goes while a part of its line is here says its password next.
+printf '%s\n' "@$(id -u) kv memcached read= write=" 'lab kv memcached read= write=' >"$dir/clients"
+configure 'workers = 1;' 'services = ["kv", "memcached"];' "memcached.unix_socket = \"$dir/memcached.sock\";" \
+	"auth = { keys = \"$dir/keys\"; clients = \"$dir/clients\"; local = \"user\"; };"
+start_daemon
+cat >"$dir/reload" <<END
+printf '%s\n' "@$(id -u) kv read= write=" 'lab kv memcached read= write=' >"$dir/clients"
+exec "$rdmactl" --control "$dir/control.sock" reload >/dev/null
+END
+timeout 120 python3 - "$dir/memcached.sock" "$login" "$dir/reload" >"$dir/out" 2>&1 <<-'END' || fail "a right that goes"
+import socket, subprocess, sys
+
+def connect():
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(sys.argv[1])
+    return s, s.makefile("rb")
+
+def ask(connection, text, lines=1):
+    connection[0].sendall(text)
+    return [connection[1].readline() for _ in range(lines)]
+
+one, other = connect(), connect()
+assert ask(one, b"mn\r\nget app") == [b"MN\r\n"]
+subprocess.run(["bash", sys.argv[3]], check=True)
+while ask(other, b"mn\r\n") == [b"MN\r\n"]:
+    pass
+assert ask(one, b"\r\n") == [b"CLIENT_ERROR unauthenticated\r\n"]
+assert ask(one, sys.argv[2].encode().decode("unicode_escape").encode()) == [b"STORED\r\n"]
+answer = ask(one, b"mn\r\nmn\r\n", 2)
+assert answer == [b"MN\r\n"] * 2, answer
+END
+stop_daemon
 conclude

@@ -1,10 +1,11 @@
-"""memcached_hostile.py SOCKET ROUNDS: what no client of memcached's does by mistake. The daemon is to be built with sanitizers."""
+"""memcached_hostile.py SOCKET ROUNDS REDIS: what no client of memcached's does by mistake. The daemon is to be built with sanitizers, and has
+a socket REDIS for Redis's clients."""
 import random
 import socket
 import sys
 import threading
 
-PATH, ROUNDS = sys.argv[1], int(sys.argv[2])
+PATH, ROUNDS, REDIS = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 MIB = 1 << 20
 failures = []
 
@@ -146,8 +147,29 @@ def won():
         check("the others know", sum(b" Z X" in a for a in answers), 7)
 
 
+def other_types():
+    """A hash of Redis's clients is not there for most commands, and stays."""
+    redis = socket.socket(socket.AF_UNIX)
+    redis.connect(REDIS)
+    replies = redis.makefile("rb")
+    c = Client()
+    c.socket.settimeout(20)
+    for command, want in [("get h", "END"), ("gats 0 h", "END"), ("mg h v", "EN"), ("mg h v N30", "EN"), ("me h", "EN"), ("incr h 1", "NOT_FOUND"),
+                          ("decr h 1", "NOT_FOUND"), ("ma h", "NF"), ("ma h N0 J5", "NF"), ("append h 0 0 1\r\nx", "NOT_STORED"),
+                          ("prepend h 0 0 1\r\nx", "NOT_STORED"), ("ms h 1 MA\r\nx", "NS"), ("ms h 1 ME\r\nx", "NS"),
+                          ("md h I", "NF"), ("md h I T30", "NF"), ("md h C5", "EX"), ("add h 0 0 1\r\nx", "NOT_STORED"), ("cas h 0 0 1 5\r\nx", "EXISTS"),
+                          ("touch h 100", "TOUCHED"), ("mg h T30", "EN")]:
+        redis.sendall(b"DEL h\r\nHSET h a 1\r\n")
+        check("a hash", replies.readline() and replies.readline(), b":1\r\n")
+        check(f"{command} of a hash", c.ask(command.encode() + b"\r\n"), want.encode() + b"\r\n")
+        check(f"what follows {command}", c.ask(b"mn\r\n"), b"MN\r\n")
+        redis.sendall(b"HGET h a\r\n")
+        check(f"a hash behind {command}", replies.readline() + replies.readline(), b"$1\r\n1\r\n")
+
+
 def main():
     lengths()
+    other_types()
     lines()
     slow_reader()
     killed()

@@ -86,6 +86,42 @@ def one_long_value():
         thread.join()
 
 
+def index_of_fields():
+    """A command with many names of a hash has an index of its fields, which does not stay until the end of the transaction."""
+    client = Client()
+    pid = int(client.ask("INFO", "server").split(b"process_id:")[1].split()[0])
+
+    def resident():
+        with open(f"/proc/{pid}/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) >> 10 for line in status if line.startswith("VmRSS"))
+
+    check("a long hash", client.ask("HSET", "hash", "field", bytes(65000)), ":1")
+    client.send(["MULTI"], *[["HMGET", "hash", *range(8)]] * 2000)
+    for _ in range(2001):
+        client.reply()
+    before = peak = resident()
+    client.send(["EXEC"])
+    while not select.select([client.socket], [], [], 0.01)[0]:
+        peak = max(peak, resident())
+    check("EXEC", client.reply(), [[None] * 8] * 2000)
+    if peak - before > 100:
+        check("MiB that it took", peak - before, "100 at most")
+    client.ask("DEL", "hash")
+
+
+def long_transaction():
+    """Each of its commands goes through all keys: it ends before the watchdog of the service takes the worker for one that hangs."""
+    client, other = Client(), Client()
+    client.ask("MSET", *[i // 2 for i in range(20000)])
+    client.send(["MULTI"], ["SET", "of a long transaction", "x"], *[["KEYS", "none"]] * 100000, ["EXEC"])
+    for _ in range(100002):
+        client.reply()
+    answer = client.reply()
+    check("a transaction without end", answer[:24] if isinstance(answer, str) else answer[:1], "-ERR transaction took mo")
+    check("what it would have written", other.ask("EXISTS", "of a long transaction"), ":0")
+    check("the next one", [client.ask(*words) for words in (["MULTI"], ["PING"], ["EXEC"])], ["+OK", "+QUEUED", ["+PONG"]])
+
+
 def others_stop():
     """Long values that are not whole are in the way of one that is: it does not wait for them for ever."""
     chance = random.Random(1)
@@ -133,5 +169,7 @@ if len(sys.argv) > 3:
 else:
     watched_keys()
     one_long_value()
+    index_of_fields()
+    long_transaction()
     others_stop()
 sys.exit(1 if failures else 0)

@@ -539,6 +539,16 @@ redis.call('set','w','1') redis.call('set','w','2') redis.call('del','w') return
 redis.call('set','w','1') redis.call('del','w') redis.call('set','w','3') return {redis.call('get','w'),redis.call('strlen','w')}
 redis.call('set','w',string.rep('x',100000)) return redis.call('strlen','w')
 return redis.call('get','w')
+return redis.call('hset','hash','a','1','b','2')
+return redis.call('hgetall','hash')
+return redis.call('hmget','hash','a','none')
+return redis.call('hincrby','hash','a',5)
+return redis.call('hincrbyfloat','hash','b','0.5')
+return {redis.call('hdel','hash','b','c'), redis.call('hlen','hash'), redis.call('hexists','hash','b')}
+return redis.call('hscan','hash',0)
+return redis.call('get','hash')
+return redis.call('hget','s','a')
+return redis.call('type','hash')
 """.strip().split("\n")
 
 
@@ -711,6 +721,7 @@ local s = string.rep(' ', 20000000) while true do cjson.decode(s .. '1') end
 cjson.encode = nil
 cjson.encode_keep_buffer(true) while true do cjson.encode(string.rep('a', 4000000)) end
 cjson.encode_number_precision(1)
+cjson.encode_sparse_array(false, 2, 2^31 - 1) return #cjson.encode({[2^40] = 1, [2^31 - 2] = 1})
 """.strip().split("\n")
 
 
@@ -867,6 +878,9 @@ def meet(server, clients=6, times=150):
     return wrong
 
 
+LONG_TABLE = "local s = string.rep('a', 100000) local t = {} for i = 1, 1000 do t[i] = s end"
+
+
 def bounds(server):
     """Nothing happens of a script that took too long, also within a transaction."""
     wrong = []
@@ -890,6 +904,10 @@ def bounds(server):
     see(b"-ERR Error compiling script (new function): user_script: it is bytecode", "EVAL", b"\x1bLua", "0")
     see(b"-ERR unknown subcommand", "SCRIPT", "DEBUG", "YES")
     see(b"-ERR This Redis command is not allowed from script", "EVAL", "return redis.call('lpush','a','b')", "0")
+    for i in range(7985, 8005) if has_json(server) else []:  # where Lua's stack ends; 100 MB
+        see(b"-ERR", "EVAL", f"cjson.encode_max_depth(10000) {LONG_TABLE} for i = 1, {i} do t = {{t}} end return #cjson.encode(t)", "0")
+    if has_json(server):
+        see(b"-ERR user_script:1: not enough memory", "EVAL", f"{LONG_TABLE} return #cjson.encode({{[2^40] = t}})", "0")
     for i in range(10050):
         connection.send([[b"EVAL", b"return %d" % i, b"0"]])
     for i in range(10050):

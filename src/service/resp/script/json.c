@@ -61,13 +61,25 @@ static bool add(struct measure *m, size_t bytes)
 	return m->bytes <= m->most;
 }
 
-/* Length of the table on top of the stack, as cjson counts. 0: it is written as an object. False: it is refused. */
-static bool array_length(struct measure *m, int *length)
+/* What cjson says of a value that it does not write. */
+static void refuse(struct measure *m, const char *why)
+{
+	luaL_error(m->lua, "Cannot serialise %s: %s", luaL_typename(m->lua, -1), why);
+}
+
+/*
+ * How cjson writes the table on top of the stack, as it counts: as an array of *length; else, or where that is not
+ * certain as well, *by_member. It makes an int of each key, which is undefined of a longer number: that is the least
+ * int, so that keys before it count no more, or the greatest. False: too long.
+ */
+static bool look_at_table(struct measure *m, int *length, bool *by_member)
 {
 	lua_State *lua = m->lua;
 	int max = 0, items = 0;
+	bool beyond = false;
 
 	*length = 0;
+	*by_member = true;
 	lua_pushnil(lua);
 	while (lua_next(lua, -2) != 0) {
 		lua_Number key = lua_type(lua, -2) == LUA_TNUMBER ? lua_tonumber(lua, -2) : 0;
@@ -76,26 +88,37 @@ static bool array_length(struct measure *m, int *length)
 			lua_pop(lua, 2);
 			return true;
 		}
-		max = MAX(max, key > INT_MAX ? INT_MAX : (int)key);
+		beyond = beyond || key > INT_MAX;
+		max = key > INT_MAX ? max : MAX(max, (int)key);
 		items++;
 		lua_pop(lua, 1);
 		if (!add(m, 0))
 			return false;
 	}
-	if (m->ratio > 0 && max > (int64_t)items * m->ratio && max > m->safe)
-		return m->convert;
+	if (beyond && (m->ratio <= 0 || m->safe == INT_MAX))
+		max = INT_MAX;
+	if (m->ratio > 0 && max > (int64_t)items * m->ratio && max > m->safe) {
+		if (!m->convert && !beyond)
+			refuse(m, "excessively sparse array");
+		return true;
+	}
 	*length = max;
+	*by_member = beyond || !max;
 	return true;
 }
 
 static bool measure(struct measure *m, int depth);
 
+/* What is refused here may be written by cjson no more: the rest of it was not measured. */
 static bool measure_table(struct measure *m, int depth)
 {
 	lua_State *lua = m->lua;
+	bool by_member;
 	int length;
 
-	if (depth > m->deep || !lua_checkstack(lua, 8) || !add(m, 2) || !array_length(m, &length))
+	if (depth > m->deep || !lua_checkstack(lua, 8))
+		luaL_error(lua, "Cannot serialise, excessive nesting (%d)", depth);
+	if (!add(m, 2) || !look_at_table(m, &length, &by_member))
 		return false;
 	for (int i = 1; i <= length; i++) {
 		lua_rawgeti(lua, -1, i);
@@ -103,14 +126,16 @@ static bool measure_table(struct measure *m, int depth)
 			return false;
 		lua_pop(lua, 1);
 	}
-	if (length > 0)
+	if (!by_member)
 		return true;
 	lua_pushnil(lua);
 	while (lua_next(lua, -2) != 0) {
 		int type = lua_type(lua, -2);
 
-		if (type != LUA_TSTRING && type != LUA_TNUMBER)
-			return false;
+		if (type != LUA_TSTRING && type != LUA_TNUMBER) {
+			lua_pop(lua, 1);
+			refuse(m, "table key must be a number or string");
+		}
 		if (!add(m, 4 + (type == LUA_TNUMBER ? NUMBER : ESCAPED * lua_objlen(lua, -2))) || !measure(m, depth))
 			return false;
 		lua_pop(lua, 1);
@@ -118,7 +143,7 @@ static bool measure_table(struct measure *m, int depth)
 	return true;
 }
 
-/* Add the value on top of the stack. False: too long, or cjson finds at the same value what is wrong with it. */
+/* Add the value on top of the stack. False: too long. */
 static bool measure(struct measure *m, int depth)
 {
 	switch (lua_type(m->lua, -1)) {
@@ -133,6 +158,7 @@ static bool measure(struct measure *m, int depth)
 	case LUA_TTABLE:
 		return measure_table(m, depth + 1);
 	default:
+		refuse(m, "type not supported");
 		return false;
 	}
 }

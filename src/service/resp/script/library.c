@@ -80,7 +80,7 @@ static const struct resp_command *choose(struct resp_script *s, const struct res
 	else if (!resp_arity_fits(command, argc))
 		*why = "Wrong number of args calling Redis command from script";
 	else if (command->flags & RESP_NOSCRIPT || !resp_serve[command->id] ||
-		 (command->group != RESP_STRING && command->group != RESP_GENERIC &&
+		 (command->group != RESP_STRING && command->group != RESP_HASH && command->group != RESP_GENERIC &&
 		  !(command->id == RESP_CMD_TIME || command->id == RESP_CMD_PING || command->id == RESP_CMD_ECHO ||
 		    command->id == RESP_CMD_DBSIZE || command->id == RESP_CMD_FLUSHDB ||
 		    command->id == RESP_CMD_FLUSHALL || command->id == RESP_CMD_SELECT)))
