@@ -96,6 +96,7 @@ void status_add_stream(struct worker_report *into, const struct stream_stats *fr
 	into->conn.gave_way += from->gave_way;
 	into->conn.paced += from->paced;
 	into->conn.revoked += from->revoked;
+	into->conn.violations += from->violations;
 	into->conn.bytes_in += from->bytes_in;
 	into->conn.bytes_out += from->bytes_out;
 	add_counters(&into->stream, from, stream_counters, ARRAY_SIZE(stream_counters));
