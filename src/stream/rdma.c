@@ -63,7 +63,7 @@ static int say(struct stream *s, enum rdma_opcode opcode)
 		m.len = htonl(rdma_window_size(s));
 		m.key = htonl(fabric_window_rkey(w->handle));
 	}
-	return rdma_post(s, &wr, 1, false);
+	return stream_rdma_post(s, &wr, 1, false);
 }
 
 static void say_owed(struct stream *s)
@@ -269,7 +269,7 @@ static void on_completion(const struct fabric_completion *c)
 		return;
 	}
 	if (c->opcode != FABRIC_RECV && c->opcode != FABRIC_RECV_IMM) {
-		rdma_sent(s);
+		stream_rdma_sent(s);
 		return;
 	}
 	if (!s->error && c->opcode == FABRIC_RECV)
@@ -378,7 +378,7 @@ static void dismantle(struct stream *s)
 		fabric_endpoint_destroy(r->endpoint);
 	for (unsigned i = 0; i < 2; i++)
 		fabric_window_close(r->in.window[i].handle);
-	rdma_drop_lent(s);
+	stream_rdma_drop_lent(s);
 	if (r->buffer) {
 		memory_pool_put(s->group->rdma->pool, r->buffer);
 		memory_budget_give(s->group->attr.rdma.budget, buffer_size(s->group));
@@ -394,10 +394,10 @@ static void rdma_end(struct stream *s)
 
 static const struct stream_transport transport = {
 	.receive = rdma_receive,
-	.send = rdma_send,
-	.release = rdma_release,
+	.send = stream_rdma_send,
+	.release = stream_rdma_release,
 	.visited = rdma_visited,
-	.settled = rdma_settled,
+	.settled = stream_rdma_settled,
 	.look = rdma_look,
 	.info = rdma_info,
 	.end = rdma_end,

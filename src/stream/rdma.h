@@ -7,7 +7,7 @@
  * memory, or other. Nothing else holds the sender back.
  *
  *   rdma.c       connections, messages, what comes, and when a client is cut off
- *   rdma_send.c  what leaves
+ *   stream_rdma_send.c  what leaves
  *
  * A client has two windows of its own, which it fills in turn: the second is offered when the first is full, and so it
  * writes while that is read. It reaches them by keys that are of its queue pair alone. What it wrote is copied out
@@ -116,19 +116,19 @@ static inline char *rdma_stage(const struct stream *s)
 	return (char *)s->rdma->buffer->addr + 2 * (size_t)rdma_window_size(s);
 }
 
-/* rdma_send.c */
-ssize_t rdma_send(struct stream *s, const struct iovec *iov, unsigned count, uint64_t pinned);
-void rdma_release(struct stream *s, const struct stream_piece *piece);
+/* stream_rdma_send.c */
+ssize_t stream_rdma_send(struct stream *s, const struct iovec *iov, unsigned count, uint64_t pinned);
+void stream_rdma_release(struct stream *s, const struct stream_piece *piece);
 /* Post requests that follow each other in `wr`; signaled: their end is told. 0 or -errno. */
-int rdma_post(struct stream *s, struct fabric_wr *wr, unsigned count, bool signaled);
+int stream_rdma_post(struct stream *s, struct fabric_wr *wr, unsigned count, bool signaled);
 static inline bool rdma_has_slots(const struct rdma_stream *r, unsigned count)
 {
 	return RDMA_DEPTH - (r->out.posted - r->out.done) >= count;
 }
 /* The oldest mark has been reached. */
-void rdma_sent(struct stream *s);
-bool rdma_settled(struct stream *s);
+void stream_rdma_sent(struct stream *s);
+bool stream_rdma_settled(struct stream *s);
 /* The endpoint is no more. */
-void rdma_drop_lent(struct stream *s);
+void stream_rdma_drop_lent(struct stream *s);
 
 #endif

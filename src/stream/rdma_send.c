@@ -1,4 +1,4 @@
-/* rdma_send.c: what leaves a stream by RDMA: small bytes are copied to the stage, values are read by the device. */
+/* stream_rdma_send.c: what leaves a stream by RDMA: small bytes are copied to the stage, values are read by the device. */
 #include "stream/rdma.h"
 
 #include <stdlib.h>
@@ -113,7 +113,7 @@ static void fill(struct stream *s, struct chain *chain, struct place *at)
 	}
 }
 
-int rdma_post(struct stream *s, struct fabric_wr *wr, unsigned count, bool signaled)
+int stream_rdma_post(struct stream *s, struct fabric_wr *wr, unsigned count, bool signaled)
 {
 	struct rdma_stream *r = s->rdma;
 	int rc;
@@ -148,7 +148,7 @@ static int post_chain(struct stream *s, struct chain *chain, uint32_t staged)
 	last->imm = chain->bytes;
 	if (inside)
 		r->out.staged = staged;
-	rc = rdma_post(s, chain->wr, chain->count, !inside);
+	rc = stream_rdma_post(s, chain->wr, chain->count, !inside);
 	if (rc != 0)
 		return rc;
 	r->out.used += chain->bytes;
@@ -179,7 +179,7 @@ static bool reserve_lent(struct rdma_stream *r, unsigned count)
 	return true;
 }
 
-ssize_t rdma_send(struct stream *s, const struct iovec *iov, unsigned count, uint64_t pinned)
+ssize_t stream_rdma_send(struct stream *s, const struct iovec *iov, unsigned count, uint64_t pinned)
 {
 	struct rdma_stream *r = s->rdma;
 	struct place at = {.iov = iov, .count = count, .pinned = pinned};
@@ -210,7 +210,7 @@ static bool is_done(const struct rdma_stream *r, uint32_t posted)
 	return (int32_t)(r->out.done - posted) >= 0;
 }
 
-void rdma_release(struct stream *s, const struct stream_piece *piece)
+void stream_rdma_release(struct stream *s, const struct stream_piece *piece)
 {
 	struct rdma_stream *r = s->rdma;
 
@@ -232,7 +232,7 @@ static void release_oldest(struct rdma_stream *r)
 	lent.piece.release(lent.piece.owner, lent.piece.item);
 }
 
-void rdma_sent(struct stream *s)
+void stream_rdma_sent(struct stream *s)
 {
 	struct rdma_stream *r = s->rdma;
 	struct rdma_mark mark = r->out.mark[r->out.first];
@@ -253,14 +253,14 @@ void rdma_sent(struct stream *s)
 
 /* Requests that do not tell of their end are followed by one that writes nothing, and does. A client that is dead does
  * not keep its stream from ending. */
-bool rdma_settled(struct stream *s)
+bool stream_rdma_settled(struct stream *s)
 {
 	struct fabric_wr nothing = {.opcode = FABRIC_WRITE};
 	struct rdma_stream *r = s->rdma;
 
 	if (r->state != RDMA_LIVE || r->out.posted == r->out.done)
 		return true;
-	if (r->out.marked != r->out.posted && rdma_has_slots(r, 1) && rdma_post(s, &nothing, 1, true) != 0)
+	if (r->out.marked != r->out.posted && rdma_has_slots(r, 1) && stream_rdma_post(s, &nothing, 1, true) != 0)
 		return true;
 	if (!r->settle_by) {
 		r->settle_by = s->group->now + SETTLE;
@@ -269,7 +269,7 @@ bool rdma_settled(struct stream *s)
 	return s->group->now >= r->settle_by;
 }
 
-void rdma_drop_lent(struct stream *s)
+void stream_rdma_drop_lent(struct stream *s)
 {
 	while (s->rdma->out.pieces)
 		release_oldest(s->rdma);
