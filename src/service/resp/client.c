@@ -12,7 +12,6 @@
 #define LARGE (16 * KIB)     /* values from this length on go to their place at once */
 #define OUT_KEPT (256 * KIB) /* the buffer of replies is kept up to here */
 #define RUNS 16              /* of a command whose step others disturb, until it waits for its next turn */
-#define CLOCK_EACH 16        /* commands between two looks at the clock */
 
 /*
  * Replies
@@ -503,16 +502,6 @@ static struct resp_limits limits_of(const struct resp_client *c)
 	return (struct resp_limits){RESP_ARGS_MAX, RESP_BULK_MAX, 2 * RESP_BULK_MAX, c->head.len ? UINT64_MAX : LARGE};
 }
 
-/* Whether replies may be added, and there is time. */
-static bool client_goes_on(const struct resp_client *c, unsigned commands)
-{
-	const struct resp_thread *thread = c->thread;
-
-	if (c->closing || thread->out.len + thread->pins.bytes > STREAM_OUT_HIGH)
-		return false;
-	return commands % CLOCK_EACH || stream_time_left(c->stream);
-}
-
 /* What was kept for it goes. */
 static void client_end_command(struct resp_client *c)
 {
@@ -591,12 +580,10 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	c->out->three = c->three;
 	if (c->pending && !client_take_pending(c))
 		return 0;
-	while (used < len && whole && client_goes_on(c, ++commands)) {
+	while (used < len && whole && !c->closing && text_goes_on(stream, &c->thread->pins, c->out->len, ++commands)) {
 		n = client_take(c, at + used, len - used, &whole);
 		used += n > 0 ? (size_t)n : 0;
 	}
-	if (commands > 1)
-		stream_charge(stream, commands - 1);
 	if (c->thread->timed.id != RESP_IDS)
 		resp_time(c->thread, RESP_IDS);
 	resp_seen_commands(c); /* before its client hears of them */
@@ -604,10 +591,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	resp_seen_visit(c, len - used);
 	if (!c->pending)
 		resp_parser_trim(&c->parser);
-	if (c->closing)
-		stream_close(stream, 0, "the client asked for it");
-	else if (whole && n >= 0 && used < len)
-		stream_again(stream, 0);
+	text_visited(stream, commands, c->closing, whole && n >= 0 && used < len);
 	return n < 0 ? n : (ssize_t)used;
 }
 
@@ -678,12 +662,8 @@ static void client_closed(struct stream *stream, int error, const char *reason)
 {
 	struct resp_client *c = stream_context(stream);
 	struct resp_shared *shared = c->thread->shared;
-	struct stream_info info;
 
-	if (error != 0) {
-		stream_get_info(stream, &info);
-		log_info("resp", "%s (%s): %s", info.peer, info.transport, reason);
-	}
+	text_log_closed(stream, "resp", error, reason);
 	pthread_mutex_lock(&shared->lock);
 	list_del(&c->node);
 	pthread_mutex_unlock(&shared->lock);

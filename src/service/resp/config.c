@@ -60,7 +60,7 @@ static void tell_bulk_max(struct resp_client *c, char out[static TEXT_MAX])
 
 static void tell_socket(struct resp_client *c, char out[static TEXT_MAX])
 {
-	const char *path = c->thread->shared->settings->unix_socket;
+	const char *path = c->thread->shared->settings->text.unix_socket;
 
 	snprintf(out, TEXT_MAX, "%s", path ? path : "");
 }

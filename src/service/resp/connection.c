@@ -45,7 +45,7 @@ static bool authenticate(struct resp_client *c, const struct resp_arg *name, con
 		return (name->len == strlen(RESP_DEFAULT_USER) &&
 			memcmp(name->at, RESP_DEFAULT_USER, name->len) == 0) ||
 		       wrong_password(c);
-	if (!c->thread->shared->settings->clear && !text_is_near(c->seen.fd)) {
+	if (!text_takes_password(&c->thread->shared->settings->text, c->seen.fd)) {
 		resp_error(c->out, "ERR others may hear a password on its way from another machine: rdmad takes it by "
 				   "loopback and UNIX sockets, and else with resp.clear = true, see rdmad-resp(7)");
 		return false;

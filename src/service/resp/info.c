@@ -205,19 +205,9 @@ bool resp_evicts(const struct resp_shared *shared)
 /* That the client came by, or the first of the settings; 0: there is none. */
 unsigned resp_tcp_port(const struct resp_client *c)
 {
-	const struct resp_settings *settings = c->thread->shared->settings;
 	const char *colon = c->seen.is_unix || !c->seen.local ? NULL : strrchr(c->seen.local, ':');
-	struct address address;
 
-	if (colon)
-		return (unsigned)strtoul(colon + 1, NULL, 10);
-	if (settings->listen.count == 0)
-		return 0;
-	log_hush_begin();
-	if (address_parse(settings->listen.item[0], &address) != 0)
-		address.port_given = false;
-	log_hush_end();
-	return address.port_given ? address.port : (unsigned)settings->port;
+	return colon ? (unsigned)strtoul(colon + 1, NULL, 10) : text_tcp_port(&c->thread->shared->settings->text);
 }
 
 /*

@@ -39,11 +39,7 @@ struct resp_published;
 
 /* By the rows of resp_settings. */
 struct resp_settings {
-	struct setting_list listen;
-	uint64_t port;
-	char *unix_socket;
-	uint64_t unix_mode;
-	bool clear; /* passwords in clear from other machines */
+	struct text_settings text; /* the first */
 	bool scripts;
 	uint64_t script_time;   /* ns that one may take */
 	uint64_t script_memory; /* bytes of all in one worker */
