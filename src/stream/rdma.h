@@ -7,7 +7,7 @@
  * memory, or other. Nothing else holds the sender back.
  *
  *   rdma.c       connections, messages, what comes, and when a client is cut off
- *   stream_rdma_send.c  what leaves
+ *   rdma_send.c  what leaves
  *
  * A client has two windows of its own, which it fills in turn: the second is offered when the first is full, and so it
  * writes while that is read. It reaches them by keys that are of its queue pair alone. What it wrote is copied out
@@ -116,7 +116,7 @@ static inline char *rdma_stage(const struct stream *s)
 	return (char *)s->rdma->buffer->addr + 2 * (size_t)rdma_window_size(s);
 }
 
-/* stream_rdma_send.c */
+/* rdma_send.c */
 ssize_t stream_rdma_send(struct stream *s, const struct iovec *iov, unsigned count, uint64_t pinned);
 void stream_rdma_release(struct stream *s, const struct stream_piece *piece);
 /* Post requests that follow each other in `wr`; signaled: their end is told. 0 or -errno. */

@@ -1,4 +1,4 @@
-/* stream_rdma_send.c: what leaves a stream by RDMA: small bytes are copied to the stage, values are read by the device. */
+/* rdma_send.c: what leaves a stream by RDMA: small bytes are copied to the stage, values are read by the device. */
 #include "stream/rdma.h"
 
 #include <stdlib.h>

@@ -245,6 +245,11 @@ bool stream_group_quiet(struct stream_group *group)
 	return stream_rdma_arm(group) && list_empty(&group->ready);
 }
 
+struct fabric_domain *stream_group_domain(const struct stream_group *group)
+{
+	return group->attr.rdma.domain;
+}
+
 uint64_t stream_group_count(const struct stream_group *group)
 {
 	return group->stats.streams;

@@ -104,6 +104,7 @@ uint64_t stream_group_deadline(const struct stream_group *group); /* when to cal
 bool stream_group_quiet(
 	struct stream_group *group); /* no stream wants another turn now; the next one asks the kernel */
 uint64_t stream_group_count(const struct stream_group *group);
+struct fabric_domain *stream_group_domain(const struct stream_group *group); /* of RDMA; NULL: none come by it */
 /* When the oldest that may give way was accepted; TIME_NEVER: there is none. And close it: false: there is none. */
 uint64_t stream_group_oldest(const struct stream_group *group);
 bool stream_group_make_room(struct stream_group *group, uint64_t now);

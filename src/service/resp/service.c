@@ -11,6 +11,7 @@ _Static_assert(offsetof(struct resp_settings, text) == 0, "TEXT_SETTINGS are row
 
 static const struct setting settings[] = {
 	TEXT_SETTINGS("resp", "Redis's", "6379", "/run/rdmad/redis.sock", "rdmad-resp(7)"),
+	TEXT_RDMA_SETTINGS("resp", "rdmad-resp(7)"),
 	{"resp.scripts", SETTING_BOOL, AT(scripts), "false",
 	 .help = "Let Redis's clients run scripts (EVAL). While one runs, its worker serves nobody else."},
 	{"resp.script_time", SETTING_TIME, AT(script_time), "100ms", TIME_MS, 60 * TIME_S,
