@@ -122,7 +122,7 @@ static void *bridge_run(void *arg)
 	while (!over) {
 		size_t n = from_socket(&b->in, b->fd, &b->v, &over);
 
-		valkey_turn(&b->v);
+		n += (size_t)valkey_turn(&b->v); /* which may have made room */
 		n += to_socket(&b->out, b->fd, &b->v, &over);
 		over |= b->v.over && !n && b->out.at == b->out.len && b->v.came == b->v.used;
 		if (!n && !over)
