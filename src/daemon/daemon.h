@@ -342,7 +342,9 @@ struct listener {
 	unsigned fabric;
 	const struct fabric_transport *transport;
 	char address[256];
-	bool exposed; /* other machines reach it */
+	bool exposed;                 /* other machines reach it */
+	bool native;                  /* takes requests of rdmad's own clients */
+	const struct service *stream; /* has those of Valkey's clients, which have no magic; NULL: none */
 };
 
 /* 0 or an exit status; then nothing listens. */
@@ -352,6 +354,8 @@ void listeners_close(struct daemon *daemon);
 unsigned listeners_port(const struct daemon *daemon);       /* the first that has one; 0: none */
 const char *listeners_exposed(const struct daemon *daemon); /* the first that other machines reach; NULL: none */
 bool listen_is_exposed(const struct sockaddr *sa);
+/* Take clients of Valkey's protocol over RDMA, too; 0 or an exit status. */
+int listeners_open_rdma(struct daemon *daemon, const struct service *service, const struct address *address);
 /* What is asked before a client is handed to a worker, in this order. How many connections there may be before this
  * source is refused; whether it may come at all; and one connection more of it. */
 uint64_t listeners_places(const struct daemon *daemon, const struct fabric_source *of);
@@ -383,8 +387,12 @@ struct stream_listener {
 int streams_open(struct daemon *daemon);
 void streams_close(struct daemon *daemon);
 void streams_tick(struct daemon *daemon); /* now and then */
-/* Closes the descriptor, behind a line that says why. Any thread. */
-void streams_refuse(const struct service *service, int fd, enum wire_reason reason);
+/* Closes the descriptor, behind a line that says why, or rejects the request, where there is one. Any thread. */
+void streams_refuse(const struct service *service, int fd, struct fabric_request *request, enum wire_reason reason);
+/* A client asks by RDMA: hands it to a worker, or refuses it. */
+void streams_requested(struct daemon *daemon, const struct service *service, struct fabric_request *request);
+/* What the workers' streams have for such clients; domain NULL: none come. */
+struct stream_rdma_attr streams_rdma(struct daemon *daemon);
 
 /*
  * check.c: whether this machine lets the configuration start, as far as can be found out beside a daemon that runs with
@@ -454,6 +462,7 @@ struct daemon {
 	struct worker **worker;
 	unsigned workers;
 	struct conn_munge *munge;       /* asked by the workers' connections */
+	struct memory_budget rdma;      /* of windows of Valkey's clients */
 	struct memory_budget own;       /* of buffers that connections have of their own */
 	uint64_t connections_asked;     /* as configured at the start, perhaps more than the descriptors allow */
 	uint64_t connections_fit;       /* for what the workers' queues were made */

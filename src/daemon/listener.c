@@ -130,6 +130,15 @@ static void listener_requested(struct listener *l, const struct fabric_event *ev
 	struct auth_admission admission = {0};
 	struct fabric_source of;
 
+	/* Valkey's clients send no private data; a device may fill it up, so its length says nothing. */
+	if (l->stream && !wire_request_is_ours(event->data, event->data_len)) {
+		streams_requested(l->daemon, l->stream, event->request);
+		return;
+	}
+	if (reason == WIRE_REASON_NONE && !l->native) {
+		reason = WIRE_REASON_SERVICE;
+		detail = request.service;
+	}
 	fabric_request_source(event->request, &of);
 	places = listeners_places(l->daemon, &of);
 	if (reason == WIRE_REASON_NONE)
@@ -213,8 +222,9 @@ bool listen_is_exposed(const struct sockaddr *sa)
 	return sa->sa_family != AF_UNIX && !address_is_loopback(sa);
 }
 
+/* `service`: for its clients of Valkey's protocol alone; NULL: for rdmad's own. */
 static int listen_on(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
-		     struct sockaddr *sa, socklen_t len)
+		     struct sockaddr *sa, socklen_t len, const struct service *service)
 {
 	struct daemon_fabric *f = fabrics_find(d, transport);
 	struct listener *l = &d->listener[d->listeners];
@@ -222,7 +232,11 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 
 	if (d->listeners == ARRAY_SIZE(d->listener))
 		return -EMFILE;
-	*l = (struct listener){.daemon = d, .fabric = (unsigned)(f - d->fabric), .transport = transport};
+	*l = (struct listener){.daemon = d,
+			       .fabric = (unsigned)(f - d->fabric),
+			       .transport = transport,
+			       .native = !service,
+			       .stream = service};
 	/* Whether a failure is one, only the caller can say. */
 	log_hush_begin();
 	rc = fabric_listen(f->queue, sa, len, l, &l->handle);
@@ -237,7 +251,8 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 		snprintf(l->address, sizeof(l->address), "%s", address->host);
 	}
 	d->listeners++;
-	log_info("rdmad", "listening on %s %s", transport->name, l->address);
+	log_info("rdmad", "listening on %s %s%s%s", transport->name, l->address, service ? " for " : "",
+		 service ? wire_service_name(service->id) : "");
 	l->exposed = listen_is_exposed(sa);
 	/* Without keys the network is all that decides which clients may come. */
 	if (l->exposed && !auth_table_asks(d->access))
@@ -315,7 +330,7 @@ static int listen_by(struct daemon *d, const struct fabric_transport *transport,
 	address_format_socket(sa, text, sizeof(text));
 	if (listen_is_exposed(sa) && !access_may_expose(d->config, d->access, text))
 		return EX_CONFIG;
-	rc = futile ? -EADDRNOTAVAIL : listen_on(d, transport, address, sa, at->len);
+	rc = futile ? -EADDRNOTAVAIL : listen_on(d, transport, address, sa, at->len, NULL);
 	if (rc == 0)
 		return 0;
 	if (transport->device && (rc == -EADDRNOTAVAIL || !only))
@@ -403,6 +418,60 @@ static int listen_socket(struct daemon *d)
 		}
 	}
 	return 0;
+}
+
+/* One that listens there for rdmad's own clients serves both. */
+static struct listener *listener_at(struct daemon *d, const struct fabric_transport *transport, const char *address)
+{
+	for (unsigned i = 0; i < d->listeners; i++)
+		if (d->listener[i].transport == transport && strcmp(d->listener[i].address, address) == 0)
+			return &d->listener[i];
+	return NULL;
+}
+
+static int listen_rdma(struct daemon *d, const struct fabric_transport *transport, const struct service *service,
+		       const struct address *address, struct address_socket *at)
+{
+	struct sockaddr *sa = (struct sockaddr *)&at->sa;
+	struct listener *l;
+	char text[128];
+	int rc;
+
+	l = listener_at(d, transport, address_format_socket(sa, text, sizeof(text)));
+	if (l && !l->stream) {
+		l->stream = service;
+		log_info("rdmad", "listening on %s %s for %s, too", transport->name, text,
+			 wire_service_name(service->id));
+		return 0;
+	}
+	if (listen_is_exposed(sa) && !access_may_expose(d->config, d->access, text))
+		return EX_CONFIG;
+	rc = address_is_loopback(sa) ? -EADDRNOTAVAIL : listen_on(d, transport, address, sa, at->len, service);
+	if (rc == -EADDRNOTAVAIL)
+		return listen_without_device(d, transport, sa, rc, true);
+	if (rc != 0)
+		return log_fail(daemon_exit_status(rc), "rdmad", "cannot listen on %s %s for %s: %s%s", transport->name,
+				text, wire_service_name(service->id), strerror(-rc), listen_advice(sa, rc));
+	return 0;
+}
+
+int listeners_open_rdma(struct daemon *d, const struct service *service, const struct address *address)
+{
+	const struct fabric_transport *transport = fabric_transports;
+	struct address_socket at[ADDRESS_SOCKETS];
+	int count, rc = 0;
+
+	while (!transport->device)
+		transport++;
+	if (!fabrics_find(d, transport))
+		return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s for %s: %s", transport->name,
+				address->host, wire_service_name(service->id), fabrics_reason(d, transport));
+	count = fabric_transport_resolve(transport, address, at);
+	if (count < 0)
+		return EX_NOHOST;
+	for (int i = 0; i < count && rc == 0; i++)
+		rc = listen_rdma(d, transport, service, address, &at[i]);
+	return rc;
 }
 
 unsigned listeners_port(const struct daemon *d)

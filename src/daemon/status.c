@@ -96,6 +96,7 @@ void status_add_stream(struct worker_report *into, const struct stream_stats *fr
 	into->conn.gave_way += from->gave_way;
 	into->conn.paced += from->paced;
 	into->conn.revoked += from->revoked;
+	into->conn.violations += from->violations;
 	into->conn.bytes_in += from->bytes_in;
 	into->conn.bytes_out += from->bytes_out;
 	add_counters(&into->stream, from, stream_counters, ARRAY_SIZE(stream_counters));
@@ -167,9 +168,13 @@ static json_t *listeners_json(const struct daemon *d)
 	for (unsigned i = 0; i < d->listeners; i++) {
 		const struct listener *l = &d->listener[i];
 
-		if (l->handle)
+		if (l->handle && l->native)
 			json_array_append_new(array, json_pack("{s:s, s:o}", "transport", l->transport->name, "address",
 							       printable_text(l->address)));
+		if (l->handle && l->stream)
+			json_array_append_new(array, json_pack("{s:s, s:o, s:s}", "transport", l->transport->name,
+							       "address", printable_text(l->address), "service",
+							       wire_service_name(l->stream->id)));
 	}
 	for (unsigned i = 0; i < d->streams; i++)
 		json_array_append_new(array, json_pack("{s:s, s:o, s:s}", "transport", d->stream[i].transport,

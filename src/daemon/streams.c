@@ -10,10 +10,14 @@
 
 #define BUDGET 64 /* connections before the loop looks at all else */
 
-void streams_refuse(const struct service *service, int fd, enum wire_reason reason)
+void streams_refuse(const struct service *service, int fd, struct fabric_request *request, enum wire_reason reason)
 {
 	const char *text = service->refusal ? service->refusal(reason) : NULL;
 
+	if (request) {
+		fabric_reject(request, NULL, 0);
+		return;
+	}
 	if (text && send(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		log_debug("rdmad", "a client that is refused was not told why: %m");
 	local_close(fd);
@@ -49,10 +53,9 @@ static void authorize(struct daemon *d, const struct service *service, const str
 				       .uid = (uid_t)of->id[0]};
 }
 
-static bool hand_over(struct stream_listener *l, int fd, uint64_t places, struct quota_share *source,
-		      const struct auth_admission *admission)
+static bool hand_over(struct daemon *d, const struct service *service, int fd, struct fabric_request *request,
+		      uint64_t places, struct quota_share *source, const struct auth_admission *admission)
 {
-	struct daemon *d = l->daemon;
 	struct worker *oldest = workers_load(d) >= places ? workers_oldest(d, time_now()) : NULL;
 	struct worker_message *message = calloc(1, sizeof(*message));
 
@@ -61,8 +64,9 @@ static bool hand_over(struct stream_listener *l, int fd, uint64_t places, struct
 	message->verb = WORKER_STREAM;
 	message->connection.places = places;
 	message->connection.instead = oldest;
-	message->connection.service = l->service;
+	message->connection.service = service;
 	message->connection.fd = fd;
+	message->connection.fabric_request = request;
 	message->connection.source = source;
 	message->connection.admission = *admission;
 	if (worker_send(oldest ? oldest : workers_least(d), message))
@@ -71,30 +75,36 @@ static bool hand_over(struct stream_listener *l, int fd, uint64_t places, struct
 	return false;
 }
 
-static void came(struct stream_listener *l, int fd, const struct sockaddr *sa)
+/* One of both: a descriptor, or a request. */
+static void came(struct daemon *d, const struct service *service, int fd, struct fabric_request *request,
+		 const struct fabric_source *of)
 {
-	struct daemon *d = l->daemon;
 	struct quota_share *source = NULL;
 	struct auth_admission admission = {0};
 	enum wire_reason reason;
-	struct fabric_source of;
-	uint64_t places, detail;
+	uint64_t places = listeners_places(d, of), detail;
 
-	source_of(fd, sa, &of);
-	places = listeners_places(d, &of);
-	reason = listeners_admit(d, l->service->id, places, &detail);
+	reason = listeners_admit(d, service->id, places, &detail);
 	if (reason == WIRE_REASON_NONE) {
-		authorize(d, l->service, &of, &admission);
-		reason = auth_has_place(admission.client) ? listeners_count(d, &of, &detail, &source)
+		authorize(d, service, of, &admission);
+		reason = auth_has_place(admission.client) ? listeners_count(d, of, &detail, &source)
 							  : WIRE_REASON_SOURCE;
 	}
-	if (reason == WIRE_REASON_NONE && hand_over(l, fd, places, source, &admission))
+	if (reason == WIRE_REASON_NONE && hand_over(d, service, fd, request, places, source, &admission))
 		return;
 	reason = reason == WIRE_REASON_NONE ? WIRE_REASON_RESOURCES : reason;
 	auth_admission_end(&admission);
 	quota_give(source);
 	d->refused[reason]++;
-	streams_refuse(l->service, fd, reason);
+	streams_refuse(service, fd, request, reason);
+}
+
+void streams_requested(struct daemon *d, const struct service *service, struct fabric_request *request)
+{
+	struct fabric_source of;
+
+	fabric_request_source(request, &of);
+	came(d, service, -1, request, &of);
 }
 
 /* Where descriptors are lacking, connections stay in the queue, and the loop would come here again and again: the
@@ -106,10 +116,12 @@ static void listener_readable(void *arg)
 	for (int left = BUDGET; left > 0; left--) {
 		struct sockaddr_storage sa;
 		socklen_t len = sizeof(sa);
+		struct fabric_source of;
 		int rc, fd = accept4(l->fd, (struct sockaddr *)&sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
-			came(l, fd, (const struct sockaddr *)&sa);
+			source_of(fd, (const struct sockaddr *)&sa, &of);
+			came(l->daemon, l->service, fd, NULL, &of);
 			continue;
 		}
 		if (errno == ECONNABORTED || errno == EINTR)
@@ -229,6 +241,42 @@ static int listen_path(struct daemon *d, const struct service *service, const st
 	return rc == 0 ? 0 : cannot_listen(service, (const struct sockaddr *)&at, rc);
 }
 
+static int listen_rdma(struct daemon *d, const struct service *service, const struct service_door *door,
+		       const char *text)
+{
+	struct address address;
+
+	if (address_parse(text, &address) != 0)
+		return EX_CONFIG;
+	if (!address.port_given)
+		address.port = (uint16_t)door->port;
+	return listeners_open_rdma(d, service, &address);
+}
+
+struct stream_rdma_attr streams_rdma(struct daemon *d)
+{
+	struct stream_rdma_attr attr = {.handshake = d->config->handshake_timeout, .budget = &d->rdma};
+
+	for (unsigned id = 0; id < WIRE_SERVICES && !attr.domain; id++) {
+		const struct service *service = service_find(id);
+		struct service_door door = {.listen = NULL};
+
+		if (!service || !service->door || !service_is_open(&d->shared, id))
+			continue;
+		service->door(d->config->service[id], &door);
+		for (unsigned i = 0; door.rdma && door.rdma->count && i < FABRIC_TRANSPORTS; i++) {
+			struct daemon_fabric *f = fabrics_find(d, &fabric_transports[i]);
+
+			if (!f || !fabric_transports[i].device)
+				continue;
+			attr.domain = f->domain;
+			attr.window = (uint32_t)((door.rdma_window + 4095) & ~4095ull);
+			d->rdma.limit = door.rdma_memory;
+		}
+	}
+	return attr;
+}
+
 int streams_open(struct daemon *d)
 {
 	int rc = 0;
@@ -244,6 +292,8 @@ int streams_open(struct daemon *d)
 			rc = listen_text(d, service, &door, door.listen->item[i]);
 		if (rc == 0 && door.unix_socket)
 			rc = listen_path(d, service, &door);
+		for (unsigned i = 0; door.rdma && i < door.rdma->count && rc == 0; i++)
+			rc = listen_rdma(d, service, &door, door.rdma->item[i]);
 	}
 	if (rc != 0)
 		streams_close(d);

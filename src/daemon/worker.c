@@ -151,6 +151,7 @@ static bool worker_readmit(const struct worker *w, struct worker_message *m)
 static int worker_accept_stream(struct worker *w, struct worker_message *m)
 {
 	struct stream_open open = {.fd = m->connection.fd,
+				   .request = m->connection.fabric_request,
 				   .id = conn_next_id(),
 				   .service = wire_service_name(m->connection.service->id),
 				   .share = m->connection.source,
@@ -170,7 +171,7 @@ static void worker_refuse(const struct worker_message *m, enum wire_reason reaso
 	if (m->verb == WORKER_CONNECTION)
 		conn_refuse(m->connection.fabric_request, reason, detail);
 	else
-		streams_refuse(m->connection.service, m->connection.fd, reason);
+		streams_refuse(m->connection.service, m->connection.fd, m->connection.fabric_request, reason);
 }
 
 static void worker_take_connection(struct worker *w, struct worker_message *m)
@@ -564,7 +565,8 @@ static int worker_make_groups(struct worker *w)
 static int worker_make_streams(struct worker *w)
 {
 	const struct config *c = w->daemon->config;
-	struct stream_attr attr = {.stall = c->stall_timeout,
+	struct stream_attr attr = {.rdma = streams_rdma(w->daemon),
+				   .stall = c->stall_timeout,
 				   .first = c->first_request_timeout,
 				   .keepalive = c->keepalive,
 				   .budget = c->parked_memory / w->daemon->workers,

@@ -84,6 +84,9 @@ struct service_door {
 	uint64_t port;                     /* of addresses that name none */
 	const char *unix_socket;           /* NULL: none */
 	uint64_t unix_mode;
+	const struct setting_list *rdma; /* addresses of RDMA devices, as `listen`, for clients of Valkey's protocol */
+	uint64_t rdma_window;            /* bytes of each of the two that such a client has */
+	uint64_t rdma_memory;            /* registered for all of them, at most */
 };
 
 /* What a service counted, over one thread or several. */

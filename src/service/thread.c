@@ -199,7 +199,7 @@ int service_accept_stream(const struct service *service, struct service_thread *
 	must(service_thread_is_mine(thread));
 	if (part && service->stream)
 		return service->stream(part, group, open);
-	local_close(open->fd);
+	stream_refuse(open);
 	return -EOPNOTSUPP;
 }
 

@@ -5,6 +5,7 @@
 #include "stream/stream.h"
 
 #include <netinet/in.h>
+#include <sys/uio.h>
 
 #define STREAM_HOLDS 32u  /* marks that a stream tells apart; beyond them the last one rises */
 #define STREAM_SPARES 16u /* buffers of STREAM_READ bytes that a group keeps */
@@ -14,11 +15,32 @@ struct stream_hold {
 	uint64_t mark; /* which has to be released first */
 };
 
+/* How the bytes of a stream come and go. */
+struct stream_transport {
+	/* Bytes that came, at most `len`; 0: no more will; -EAGAIN; -errno: broken. */
+	ssize_t (*receive)(struct stream *stream, void *to, size_t len);
+	/* How many bytes were taken; -EAGAIN; -errno. Fewer than there are: the other end takes no more for now. Those
+	 * of iov[i] stay as they are until release() where bit i of `pinned` is set. */
+	ssize_t (*send)(struct stream *stream, const struct iovec *iov, unsigned count, uint64_t pinned);
+	/* A pinned piece was taken whole: release it when nothing reads it any more. */
+	void (*release)(struct stream *stream, const struct stream_piece *piece);
+	void (*visited)(struct stream *stream); /* at the end of a visit */
+	bool (*settled)(struct stream *stream); /* what was taken has left. False: the stream will be visited again */
+	void (*look)(struct stream *stream);    /* about once a second */
+	void (*info)(const struct stream *stream, struct stream_info *out);
+	void (*end)(struct stream *stream);
+};
+
+struct rdma_stream;
+struct stream_rdma;
+
 struct stream {
 	void *context; /* first: see stream_context() */
 	struct stream_group *group;
 	const struct stream_ops *ops;
-	int fd;
+	const struct stream_transport *transport;
+	struct rdma_stream *rdma; /* of RDMA */
+	int fd;                   /* of a socket, else -1 */
 	uint64_t id;
 	const char *service;
 	struct sockaddr_in6
@@ -68,6 +90,8 @@ struct stream_group {
 	unsigned empty, skip; /* epoll_wait() found nothing so many times; turns until the next one */
 	uint64_t visit;       /* when the visit began, by attr.clock */
 	bool writing;         /* streams may have become ready since the last turn */
+	unsigned sockets;
+	struct stream_rdma *rdma; /* NULL: no clients come by RDMA */
 	struct list streams, ready, timed, quiet, dying;
 	struct stream_stats stats;
 	char *spare[STREAM_SPARES];
@@ -90,5 +114,18 @@ void stream_buffer_give(struct stream_group *group, char *buffer, size_t room);
 
 /* visit.c */
 void stream_visit(struct stream *stream);
+
+/* socket.c: consumes open->fd in each case. */
+int stream_socket_open(struct stream *stream, const struct stream_open *open);
+void stream_socket_events(struct stream *stream, uint32_t events); /* of epoll */
+
+/* rdma.c */
+int stream_rdma_create(struct stream_group *group);
+void stream_rdma_destroy(struct stream_group *group);
+int stream_rdma_poll(struct stream_group *group); /* how much came */
+bool stream_rdma_arm(struct stream_group *group);
+bool stream_rdma_any(const struct stream_group *group); /* there are streams of it */
+/* Consumes open->request in each case. */
+int stream_rdma_open(struct stream *stream, const struct stream_open *open);
 
 #endif

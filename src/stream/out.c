@@ -105,14 +105,33 @@ bool stream_may_leave(const struct stream *s)
 	return s->out.waiting && may_leave(s) > 0;
 }
 
-static ssize_t send_some(struct stream *s, const struct iovec *iov, unsigned count)
-{
-	struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = count};
-	ssize_t n;
+/* What is to leave by one call. */
+struct batch {
+	struct iovec iov[IOV];
+	unsigned count;
+	size_t bytes;
+	uint64_t pinned; /* bit i: iov[i] stays where it is */
+};
 
-	do
-		n = sendmsg(s->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
+/* Chunks are no pins: they are copied where pins are kept. */
+static bool is_pin(const struct stream_piece *piece)
+{
+	return piece->release && piece->release != chunk_release;
+}
+
+static void batch_add(struct batch *batch, const struct stream_piece *piece, size_t most)
+{
+	size_t len = MIN(piece->len, most);
+
+	batch->pinned |= (uint64_t)is_pin(piece) << batch->count;
+	batch->iov[batch->count++] = (struct iovec){(void *)(uintptr_t)piece->at, len};
+	batch->bytes += len;
+}
+
+static ssize_t send_some(struct stream *s, const struct batch *batch)
+{
+	ssize_t n = s->transport->send(s, batch->iov, batch->count, batch->pinned);
+
 	s->group->stats.writes++;
 	if (n >= 0) {
 		s->group->stats.bytes_out += (uint64_t)n;
@@ -120,6 +139,15 @@ static ssize_t send_some(struct stream *s, const struct iovec *iov, unsigned cou
 		s->out.stuck = 0;
 	}
 	return n;
+}
+
+/* All of a piece was taken. */
+static void taken(struct stream *s, const struct stream_piece *piece)
+{
+	if (is_pin(piece))
+		s->transport->release(s, piece);
+	else
+		release(piece);
 }
 
 /* The other end takes no more for now. */
@@ -139,7 +167,7 @@ static void forget(struct stream *s, size_t n)
 		n -= piece.len;
 		s->out.first = (s->out.first + 1) & (s->out.room - 1);
 		s->out.count--;
-		release(&piece);
+		taken(s, &piece);
 	}
 	if (n) {
 		piece_at(s, 0)->at += n;
@@ -156,23 +184,17 @@ int stream_flush(struct stream *s)
 {
 	while (stream_may_leave(s) && s->writable) {
 		uint64_t most = may_leave(s);
-		struct iovec iov[IOV];
-		unsigned count = 0;
-		size_t sum = 0;
+		struct batch batch = {.count = 0};
 		ssize_t n;
 
-		for (; count < MIN(s->out.count, (unsigned)IOV) && sum < most; count++) {
-			const struct stream_piece *piece = piece_at(s, count);
-
-			iov[count] = (struct iovec){(void *)(uintptr_t)piece->at, MIN(piece->len, most - sum)};
-			sum += iov[count].iov_len;
-		}
-		n = send_some(s, iov, count);
-		if (n < 0 && errno != EAGAIN)
-			return -errno;
+		for (unsigned i = 0; i < MIN(s->out.count, (unsigned)IOV) && batch.bytes < most; i++)
+			batch_add(&batch, piece_at(s, i), most - batch.bytes);
+		n = send_some(s, &batch);
+		if (n < 0 && n != -EAGAIN)
+			return (int)n;
 		if (n > 0)
 			forget(s, (size_t)n);
-		if (n < (ssize_t)sum)
+		if (n < (ssize_t)batch.bytes)
 			stuck(s);
 	}
 	return 0;
@@ -181,21 +203,17 @@ int stream_flush(struct stream *s)
 /* At once, as far as it goes: how many bytes. */
 static ssize_t write_now(struct stream *s, const struct stream_piece *pieces, unsigned count)
 {
-	struct iovec iov[IOV] = {{NULL, 0}};
-	size_t sum = 0;
+	struct batch batch = {.count = 0};
 	ssize_t n;
 
 	if (s->out.waiting || s->out.holds || !s->writable || !s->visited)
 		return 0;
-	count = MIN(count, (unsigned)IOV);
-	for (unsigned i = 0; i < count; i++) {
-		iov[i] = (struct iovec){(void *)(uintptr_t)pieces[i].at, pieces[i].len};
-		sum += pieces[i].len;
-	}
-	n = send_some(s, iov, count);
-	if (n < 0 && errno != EAGAIN)
-		return -errno;
-	if (n < (ssize_t)sum)
+	for (unsigned i = 0; i < MIN(count, (unsigned)IOV); i++)
+		batch_add(&batch, &pieces[i], SIZE_MAX);
+	n = send_some(s, &batch);
+	if (n < 0 && n != -EAGAIN)
+		return n;
+	if (n < (ssize_t)batch.bytes)
 		stuck(s);
 	return MAX(n, 0);
 }
@@ -215,19 +233,20 @@ void stream_write(struct stream *s, const struct stream_piece *pieces, unsigned 
 		piece.at += gone;
 		piece.len -= gone;
 		n -= (ssize_t)gone;
-		if (lost || !piece.len) {
-			release(&piece);
-			continue;
+		if (!lost && piece.len) {
+			s->out.waiting += piece.len;
+			s->group->stats.waiting_bytes += piece.len;
+			if (queue_add(s, piece))
+				continue;
+			s->out.waiting -= piece.len;
+			s->group->stats.waiting_bytes -= piece.len;
+			lost = true;
+			stream_close(s, -ENOMEM, "no memory for an answer of %zu bytes", piece.len);
 		}
-		s->out.waiting += piece.len;
-		s->group->stats.waiting_bytes += piece.len;
-		if (queue_add(s, piece))
-			continue;
-		s->out.waiting -= piece.len;
-		s->group->stats.waiting_bytes -= piece.len;
-		release(&piece);
-		lost = true;
-		stream_close(s, -ENOMEM, "no memory for an answer of %zu bytes", piece.len);
+		if (gone)
+			taken(s, &piece);
+		else
+			release(&piece);
 	}
 	if (s->out.waiting && !s->visited)
 		stream_make_ready(s);

@@ -1,8 +1,6 @@
 /* stream.c: groups and the life of a stream. */
 #include "stream/internal.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -16,6 +14,7 @@
 int stream_group_create(const struct stream_attr *attr, struct stream_group **out)
 {
 	struct stream_group *group = calloc(1, sizeof(*group));
+	int rc;
 
 	if (!group)
 		return -ENOMEM;
@@ -27,10 +26,14 @@ int stream_group_create(const struct stream_attr *attr, struct stream_group **ou
 	list_init(&group->dying);
 	group->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (group->epoll < 0) {
-		int rc = -errno;
-
+		rc = -errno;
 		log_error("stream", "cannot make a set of descriptors: %m");
 		free(group);
+		return rc;
+	}
+	rc = stream_rdma_create(group);
+	if (rc != 0) {
+		stream_group_destroy(group);
 		return rc;
 	}
 	*out = group;
@@ -42,6 +45,7 @@ static void stream_end(struct stream *s)
 	struct stream_group *group = s->group;
 
 	s->ops->closed(s, s->error, s->reason);
+	s->transport->end(s);
 	stream_drop_pieces(s);
 	if (s->in.at)
 		stream_buffer_give(group, s->in.at, s->in.room);
@@ -49,8 +53,6 @@ static void stream_end(struct stream *s)
 	list_del(&s->ready);
 	list_del(&s->timed);
 	list_del(&s->quiet);
-	epoll_ctl(group->epoll, EPOLL_CTL_DEL, s->fd, NULL); /* which local_close() may keep open for a while */
-	local_close(s->fd);
 	quota_give(s->share);
 	auth_admission_end(&s->admission);
 	group->stats.streams--;
@@ -68,6 +70,7 @@ void stream_group_destroy(struct stream_group *group)
 		stream_end(container_of(pos, struct stream, node));
 	while (group->spares)
 		free(group->spare[--group->spares]);
+	stream_rdma_destroy(group);
 	close(group->epoll);
 	free(group);
 }
@@ -135,21 +138,13 @@ void stream_charge(struct stream *s, unsigned requests)
 	stream_wait_until(s, when);
 }
 
-static void watch(struct stream *s, uint32_t events)
-{
-	s->ended |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-	s->readable |= s->ended || events & EPOLLIN;
-	s->writable |= (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0;
-	stream_make_ready(s);
-}
-
 /* Ask the kernel, unless it had nothing so often that every few turns do. */
 static int poll_events(struct stream_group *group)
 {
 	struct epoll_event event[EVENTS];
 	int n;
 
-	if (list_empty(&group->streams))
+	if (!group->sockets)
 		return 0;
 	if (group->skip) {
 		group->skip--;
@@ -157,7 +152,8 @@ static int poll_events(struct stream_group *group)
 	}
 	n = epoll_wait(group->epoll, event, EVENTS, 0);
 	for (int i = 0; i < n; i++)
-		watch(event[i].data.ptr, event[i].events);
+		if (event[i].data.ptr) /* NULL: that of the RDMA queue, which is polled */
+			stream_socket_events(event[i].data.ptr, event[i].events);
 	group->empty = n > 0 ? 0 : group->empty + 1;
 	if (group->empty >= EMPTY_POLLS)
 		group->skip = SKIP;
@@ -178,6 +174,8 @@ static void look_at_times(struct stream_group *group)
 		} else if (attr->idle && !s->out.waiting && group->now - s->active > attr->idle) {
 			stream_close(s, 0, "it said nothing for %llu s", (unsigned long long)(attr->idle / TIME_S));
 		}
+		if (!s->closing)
+			s->transport->look(s);
 	}
 	group->look = group->now + LOOK;
 }
@@ -197,9 +195,9 @@ static void look_at_timed(struct stream_group *group)
 }
 
 /* One that is closed in peace stays until what was written has left. */
-static bool is_over(const struct stream *s)
+static bool is_over(struct stream *s)
 {
-	return s->closing && (s->error || !s->out.waiting);
+	return s->closing && (s->error || (!s->out.waiting && s->transport->settled(s)));
 }
 
 int stream_group_progress(struct stream_group *group, uint64_t now)
@@ -208,7 +206,7 @@ int stream_group_progress(struct stream_group *group, uint64_t now)
 	int n;
 
 	group->now = now;
-	n = poll_events(group);
+	n = poll_events(group) + stream_rdma_poll(group);
 	if (!list_empty(&group->timed))
 		look_at_timed(group);
 	if (now >= group->look)
@@ -232,7 +230,8 @@ int stream_group_progress(struct stream_group *group, uint64_t now)
 
 uint64_t stream_group_deadline(const struct stream_group *group)
 {
-	bool waits = group->stats.waiting_bytes || (group->attr.idle && !list_empty(&group->streams));
+	bool waits = group->stats.waiting_bytes || (group->attr.idle && !list_empty(&group->streams)) ||
+		     stream_rdma_any(group);
 	uint64_t when = waits ? group->look : TIME_NEVER;
 
 	list_for_each (pos, &group->timed)
@@ -243,7 +242,12 @@ uint64_t stream_group_deadline(const struct stream_group *group)
 bool stream_group_quiet(struct stream_group *group)
 {
 	group->skip = 0;
-	return list_empty(&group->ready);
+	return stream_rdma_arm(group) && list_empty(&group->ready);
+}
+
+struct fabric_domain *stream_group_domain(const struct stream_group *group)
+{
+	return group->attr.rdma.domain;
 }
 
 uint64_t stream_group_count(const struct stream_group *group)
@@ -284,35 +288,22 @@ void stream_group_get_stats(const struct stream_group *group, struct stream_stat
 	*out = group->stats;
 }
 
-/* Options that only make it faster, or notice that the other end has gone. */
-static void set_options(int fd, int family, uint64_t keepalive)
+void stream_refuse(const struct stream_open *open)
 {
-	int on = 1, seconds = (int)MAX(keepalive / TIME_S, 1u), probes = 3;
-
-	if (family == AF_UNIX)
-		return;
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	if (!keepalive)
-		return;
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+	if (open->request)
+		fabric_reject(open->request, NULL, 0);
+	else
+		local_close(open->fd);
 }
 
 int stream_open(struct stream_group *group, const struct stream_open *open, uint64_t now, struct stream **out)
 {
 	struct stream *s = calloc(1, sizeof(*s));
-	struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = s};
-	int rc = 0, family = AF_UNIX;
-	socklen_t len = sizeof(family);
+	int rc;
 
-	getsockopt(open->fd, SOL_SOCKET, SO_DOMAIN, &family, &len);
-	if (!s || epoll_ctl(group->epoll, EPOLL_CTL_ADD, open->fd, &event) != 0) {
-		rc = s ? -errno : -ENOMEM;
-		free(s);
-		local_close(open->fd);
-		return rc;
+	if (!s) {
+		stream_refuse(open);
+		return -ENOMEM;
 	}
 	*s = (struct stream){.context = open->context,
 			     .group = group,
@@ -322,19 +313,18 @@ int stream_open(struct stream_group *group, const struct stream_open *open, uint
 			     .service = open->service,
 			     .opened = now,
 			     .active = now,
-			     .share = open->share,
-			     .writable = true};
-	len = sizeof(s->from);
-	if (family != AF_UNIX)
-		getpeername(open->fd, (struct sockaddr *)&s->from, &len);
-	s->plain = family != AF_UNIX || local_refuse_passing(open->fd);
+			     .share = open->share};
+	rc = open->request ? stream_rdma_open(s, open) : stream_socket_open(s, open);
+	if (rc != 0) {
+		free(s);
+		return rc;
+	}
 	if (open->admission) {
 		s->admission = *open->admission;
 		*open->admission = (struct auth_admission){0};
 	}
 	list_init(&s->ready);
 	list_init(&s->timed);
-	set_options(open->fd, family, group->attr.keepalive);
 	list_add_tail(&group->streams, &s->node);
 	list_add_tail(&group->quiet, &s->quiet);
 	group->stats.streams++;
@@ -429,35 +419,10 @@ size_t stream_waiting(const struct stream *s)
 	return s->out.waiting;
 }
 
-static void name_of(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), char *out, size_t size)
-{
-	struct sockaddr_storage sa = {.ss_family = AF_UNSPEC};
-	socklen_t len = sizeof(sa);
-
-	*out = '\0';
-	if (ask(fd, (struct sockaddr *)&sa, &len) == 0)
-		address_format_socket((const struct sockaddr *)&sa, out, size);
-}
-
-static int ask_peer(int fd, struct sockaddr *sa, socklen_t *len)
-{
-	return getpeername(fd, sa, len);
-}
-
-static int ask_local(int fd, struct sockaddr *sa, socklen_t *len)
-{
-	return getsockname(fd, sa, len);
-}
-
 void stream_get_info(const struct stream *s, struct stream_info *out)
 {
-	int family = AF_UNIX;
-	socklen_t len = sizeof(family);
-
-	getsockopt(s->fd, SOL_SOCKET, SO_DOMAIN, &family, &len);
 	*out = (struct stream_info){.id = s->id,
 				    .service = s->service,
-				    .transport = family == AF_UNIX ? "unix" : "tcp",
 				    .bytes_in = s->in.bytes,
 				    .bytes_out = s->out.left,
 				    .opened = s->opened,
@@ -465,9 +430,5 @@ void stream_get_info(const struct stream *s, struct stream_info *out)
 				    .waiting_bytes = s->out.waiting,
 				    .unused_bytes = s->in.len,
 				    .fd = s->fd};
-	if (s->from.sin6_family != AF_UNSPEC)
-		address_format_socket((const struct sockaddr *)&s->from, out->peer, sizeof(out->peer));
-	else
-		name_of(s->fd, ask_peer, out->peer, sizeof(out->peer));
-	name_of(s->fd, ask_local, out->local, sizeof(out->local));
+	s->transport->info(s, out);
 }

@@ -1,8 +1,8 @@
 /*
- * stream: connections that are bytes in both directions, of TCP or a UNIX socket, for protocols of other programs'
- * clients. A group is what one thread has. It knows no protocol: bytes that came are handed to the owner of the
- * stream, which says how many it used; what it writes leaves in order, as memory of its own or as memory that is pinned
- * until it has left. Owns no loop and no clock.
+ * stream: connections that are bytes in both directions, of TCP, a UNIX socket, or RDMA as Valkey's clients have it,
+ * for protocols of other programs' clients. A group is what one thread has. It knows nothing of their requests: bytes
+ * that came are handed to the owner of the stream, which says how many it used; what it writes leaves in order, as
+ * memory of its own or as memory that is pinned until it has left. Owns no loop and no clock.
  *
  * Back-pressure: a stream whose other end takes no answers is not read, so its owner is handed nothing, while as many
  * bytes wait to leave as the group's budget has left (STREAM_OUT_HIGH in any case). So one alone has half of it, and
@@ -10,7 +10,7 @@
  * write many requests before they read any answer need that. One that takes no answer for `stall` is closed.
  *
  * Cost of a turn: one epoll_wait() for all, and for each stream that has something a read and a write. A stream at rest
- * has no buffers.
+ * has no buffers, but for one of RDMA, whose client has two windows to write into while it lasts.
  *
  * Threads: all functions of a group and of its streams are called by the thread that has it.
  */
@@ -19,6 +19,7 @@
 
 #include "auth/auth.h"
 #include "base/local.h"
+#include "memory/memory.h"
 
 #include <sys/socket.h>
 
@@ -53,7 +54,16 @@ struct stream_ops {
 	void (*closed)(struct stream *stream, int error, const char *reason);
 };
 
+/* For clients that come by RDMA. */
+struct stream_rdma_attr {
+	struct fabric_domain *domain; /* NULL: none come */
+	uint32_t window;              /* bytes of each of the two that a client has; a multiple of a page */
+	uint64_t handshake; /* ns until a client must be connected, and have said where answers go; 0: never */
+	struct memory_budget *budget; /* registered bytes of all groups */
+};
+
 struct stream_attr {
+	struct stream_rdma_attr rdma;
 	uint64_t stall;     /* ns that answers may wait for a client that takes none; 0: for ever */
 	uint64_t idle;      /* ns after which a client that says nothing is closed; 0: never */
 	uint64_t first;     /* ns after which a stream that said nothing may give way; 0: never */
@@ -64,7 +74,7 @@ struct stream_attr {
 };
 
 struct stream_stats {
-	uint64_t streams, accepted, closed, stalled, gave_way, paced, revoked;
+	uint64_t streams, accepted, closed, stalled, gave_way, paced, revoked, violations;
 	uint64_t reads, writes, bytes_in, bytes_out;
 	uint64_t waiting_bytes; /* to leave, now */
 	uint64_t buffer_bytes;  /* memory for what came and was not used, and for what waits to leave */
@@ -73,13 +83,13 @@ struct stream_stats {
 struct stream_info {
 	uint64_t id;
 	const char *service;   /* as it was opened */
-	const char *transport; /* "tcp", "unix" */
+	const char *transport; /* "tcp", "unix", "rdma" */
 	char peer[128], local[128];
 	uint64_t bytes_in, bytes_out;
 	uint64_t opened, active; /* time_now() scale: accepted, last said something */
 	uint64_t waiting_bytes;  /* to leave */
 	size_t unused_bytes;     /* that came */
-	int fd;
+	int fd;                  /* -1: it has none */
 };
 
 /*
@@ -94,6 +104,7 @@ uint64_t stream_group_deadline(const struct stream_group *group); /* when to cal
 bool stream_group_quiet(
 	struct stream_group *group); /* no stream wants another turn now; the next one asks the kernel */
 uint64_t stream_group_count(const struct stream_group *group);
+struct fabric_domain *stream_group_domain(const struct stream_group *group); /* of RDMA; NULL: none come by it */
 /* When the oldest that may give way was accepted; TIME_NEVER: there is none. And close it: false: there is none. */
 uint64_t stream_group_oldest(const struct stream_group *group);
 bool stream_group_make_room(struct stream_group *group, uint64_t now);
@@ -104,7 +115,10 @@ void stream_group_get_stats(const struct stream_group *group, struct stream_stat
  * A stream.
  */
 struct stream_open {
-	int fd;              /* taken over in each case */
+	int fd;                         /* taken over in each case, as the next is; -1: */
+	struct fabric_request *request; /* of RDMA, of the group's fabric */
+	/* Of RDMA: of the group's domain, where pinned pieces are; they leave from there. NULL: they are copied. */
+	const struct fabric_region *values;
 	uint64_t id;         /* unique in the process */
 	const char *service; /* a name, told in lists of connections; stays */
 	const struct stream_ops *ops;
@@ -113,6 +127,7 @@ struct stream_open {
 	struct auth_admission *admission; /* taken over; NULL: all rights */
 };
 int stream_open(struct stream_group *group, const struct stream_open *open, uint64_t now, struct stream **out);
+void stream_refuse(const struct stream_open *open); /* in its place */
 
 static inline void *stream_context(const struct stream *stream)
 {

@@ -25,11 +25,8 @@ static bool may_read(const struct stream *s)
 
 static ssize_t receive(struct stream *s, void *to, size_t len)
 {
-	ssize_t n;
+	ssize_t n = s->transport->receive(s, to, len);
 
-	do
-		n = s->plain ? recv(s->fd, to, len, MSG_DONTWAIT) : local_recv(s->fd, to, len);
-	while (n < 0 && errno == EINTR);
 	s->group->stats.reads++;
 	if (n > 0) {
 		s->in.bytes += (uint64_t)n;
@@ -39,11 +36,10 @@ static ssize_t receive(struct stream *s, void *to, size_t len)
 			list_del(&s->quiet);
 	} else if (n == 0) {
 		stream_close(s, 0, "the client has gone");
-	} else if (errno == EAGAIN) {
+	} else if (n == -EAGAIN) {
 		s->readable = false;
-		return 0;
 	} else {
-		stream_close(s, -errno, "%s", strerror(errno));
+		stream_close(s, (int)n, "%s", strerror((int)-n));
 	}
 	return MAX(n, 0);
 }
@@ -188,6 +184,7 @@ void stream_visit(struct stream *s)
 		if (s->readable && !stream_time_left(s))
 			break;
 	}
+	s->transport->visited(s);
 	s->visited = false;
 	if ((s->readable || s->again) && may_read(s))
 		stream_make_ready(s);

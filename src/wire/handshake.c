@@ -20,6 +20,14 @@ void wire_request_encode(const struct wire_request *r, uint8_t out[static WIRE_R
 	wire_put_bytes(&c, r->nonce, WIRE_NONCE);
 }
 
+bool wire_request_is_ours(const uint8_t *data, size_t len)
+{
+	struct wire_cursor c;
+
+	wire_cursor_init(&c, (void *)(uintptr_t)data, len);
+	return wire_get32(&c) == WIRE_MAGIC;
+}
+
 enum wire_reason wire_request_decode(struct wire_request *r, const uint8_t *data, size_t len)
 {
 	struct wire_cursor c;

@@ -159,6 +159,8 @@ void wire_request_encode(const struct wire_request *r, uint8_t out[static WIRE_R
 void wire_accept_encode(const struct wire_accept *a, uint8_t out[static WIRE_ACCEPT_SIZE]);
 void wire_reject_encode(const struct wire_reject *r, uint8_t out[static WIRE_REJECT_SIZE]);
 
+/* Whether it begins as those of rdmad's clients, of any version, do. */
+bool wire_request_is_ours(const uint8_t *data, size_t len);
 /* 0, or the reason to refuse: bad magic or too short; another version (fields up to version are set); a service, size
  * or credit count that the protocol does not have. */
 enum wire_reason wire_request_decode(struct wire_request *r, const uint8_t *data, size_t len);

@@ -215,6 +215,8 @@ void kv_shared_resources(const void *shared, struct service_report *report);
 
 /* The arena as a connection that comes so moves values to and from it. NULL: not at all. */
 const struct fabric_region *kv_shared_region(const struct kv_shared *shared, const struct service_way *way);
+/* Of that domain; NULL: it is not registered there. */
+const struct fabric_region *kv_shared_region_in(const struct kv_shared *shared, const struct fabric_domain *domain);
 
 /*
  * kv.c

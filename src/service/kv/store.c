@@ -395,8 +395,13 @@ const struct fabric_region *kv_shared_region(const struct kv_shared *shared, con
 	/* Where a client could write to whatever the server reads into, that is never the store. */
 	if (way->limits.open_sinks)
 		return NULL;
+	return kv_shared_region_in(shared, conn_group_domain(way->group));
+}
+
+const struct fabric_region *kv_shared_region_in(const struct kv_shared *shared, const struct fabric_domain *domain)
+{
 	for (unsigned i = 0; i < shared->regions; i++)
-		if (shared->region[i].domain == conn_group_domain(way->group))
+		if (shared->region[i].domain == domain)
 			return shared->region[i].region;
 	return NULL;
 }

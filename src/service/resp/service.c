@@ -14,6 +14,7 @@ static const struct setting settings[] = {
 	{"resp.notify", SETTING_STRING, AT(notify), NULL, .check = resp_notify_check, .sample = "KEA",
 	 .help = "Events of keys that are published, as Redis's notify-keyspace-events, which CONFIG SET changes.\n"
 		 "Unset: none. See rdmad-resp(7)."},
+	TEXT_RDMA_SETTINGS("resp", "rdmad-resp(7)"),
 	{"resp.scripts", SETTING_BOOL, AT(scripts), "false",
 	 .help = "Let Redis's clients run scripts (EVAL). While one runs, its worker serves nobody else."},
 	{"resp.script_time", SETTING_TIME, AT(script_time), "100ms", TIME_MS, 60 * TIME_S,

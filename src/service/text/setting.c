@@ -17,7 +17,7 @@ bool text_check_listen(const char *text, char *why, size_t size)
 
 int text_offered(const struct service_host *host, const struct text_settings *s, const char *name)
 {
-	if (!s->listen.count && !s->unix_socket)
+	if (!s->listen.count && !s->unix_socket && !s->rdma.count)
 		return SERVICE_NOT_OFFERED;
 	if (service_is_open(host->shared, WIRE_KV))
 		return 0;
@@ -36,8 +36,13 @@ void text_door(const void *values, struct service_door *out)
 {
 	const struct text_settings *s = values;
 
-	*out = (struct service_door){
-		.listen = &s->listen, .port = s->port, .unix_socket = s->unix_socket, .unix_mode = s->unix_mode};
+	*out = (struct service_door){.listen = &s->listen,
+				     .port = s->port,
+				     .unix_socket = s->unix_socket,
+				     .unix_mode = s->unix_mode,
+				     .rdma = &s->rdma,
+				     .rdma_window = s->rdma_window,
+				     .rdma_memory = s->rdma_memory};
 }
 
 unsigned text_tcp_port(const struct text_settings *s)

@@ -112,6 +112,9 @@ struct text_settings {
 	char *unix_socket;
 	uint64_t unix_mode;
 	bool clear; /* passwords in clear from other machines */
+	/* Of services that have TEXT_RDMA_SETTINGS. */
+	struct setting_list rdma;
+	uint64_t rdma_window, rdma_memory;
 };
 
 /* Rows of struct setting for them. NAME is the service's, WHOSE "Redis's". */
@@ -150,6 +153,28 @@ struct text_settings {
 			.help = "Take passwords from other machines, too, though the network may hear them: the "      \
 				"protocol has\n"                                                                       \
 				"no encryption."                                                                       \
+	}
+
+/* For a service whose clients come by RDMA, too. */
+#define TEXT_RDMA_SETTINGS(NAME, MANUAL)                                                                               \
+	{NAME ".rdma",                                                                                                 \
+	 SETTING_LIST,                                                                                                 \
+	 offsetof(struct text_settings, rdma),                                                                         \
+	 NULL,                                                                                                         \
+	 .check = text_check_listen,                                                                                   \
+	 .sample = "10.0.0.1",                                                                                         \
+	 .help = "Addresses of RDMA devices for clients of Valkey's protocol over RDMA, host[:port]; they may\n"       \
+		 "be those of listen. See " MANUAL "."},                                                               \
+		{NAME ".rdma_window",                                                                                  \
+		 SETTING_SIZE,                                                                                         \
+		 offsetof(struct text_settings, rdma_window),                                                          \
+		 "256K",                                                                                               \
+		 64 * KIB,                                                                                             \
+		 16 * MIB,                                                                                             \
+		 .help = "Memory that such a client writes into; it has two of these."},                               \
+	{                                                                                                              \
+		NAME ".rdma_memory", SETTING_SIZE, offsetof(struct text_settings, rdma_memory), "64M", MIB, 64 * GIB,  \
+			.help = "Registered memory of all such clients; beyond it others are refused."                 \
 	}
 
 bool text_check_listen(const char *text, char *why, size_t size); /* host[:port], as struct setting's check */

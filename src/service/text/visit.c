@@ -6,12 +6,16 @@
 int text_open(struct service_part *part, struct stream_group *group, struct stream_open *open,
 	      const struct stream_ops *ops, void *client, struct stream **out)
 {
+	const struct service_part *kv = part->thread->part[WIRE_KV];
+
 	if (!client) {
-		local_close(open->fd);
+		stream_refuse(open);
 		return -ENOMEM;
 	}
 	open->ops = ops;
 	open->context = client;
+	if (open->request)
+		open->values = kv_shared_region_in(kv->shared, stream_group_domain(group));
 	return stream_open(group, open, service_part_now(part), out);
 }
 
