@@ -74,6 +74,7 @@ struct config {
 	char *control_socket;
 	uint64_t control_mode;
 	uint64_t log_level;
+	uint64_t log_format; /* enum log_format */
 	char *log_target;
 	char *pid_file;                 /* NULL: none */
 	char *auth_keys, *auth_clients; /* files; NULL: the usual ones, if they are there */
@@ -148,8 +149,9 @@ int options_parse(int argc, char **argv, struct options *out);
 
 /* Until this is called they go to stderr. "stderr", "syslog" or "file:PATH"; called again it
  * changes the target or opens the file anew (after it was rotated). 0 or EX_CANTCREAT, and the old
- * target stays. */
-int logging_open(const char *target, enum log_level level);
+ * target stays. A line is text, or an object of JSON; the service manager's journal has the priority before either. */
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
+int logging_open(const char *target, enum log_level level, enum log_format format);
 void logging_close(void); /* what was logged is written by then, unless its reader takes nothing */
 /* From here on the calling thread's errors and warnings are also added to `lines`, one on a line; NULL: no more. */
 void logging_gather(char *lines, size_t size);

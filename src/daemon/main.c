@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 	int rc;
 
 	standard_begin();
-	logging_open("stderr", LOG_LEVEL_INFO);
+	logging_open("stderr", LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
 	rc = options_parse(argc, argv, &daemon.options);
 	if (rc >= 0)
 		return rc;

@@ -421,6 +421,39 @@ test_journal() {
 	stop_daemon
 }
 
+# is_json LEVEL COMPONENT MESSAGE FILE: each line is an object, whose time is now, and one of them says that.
+is_json() {
+	python3 - "$@" <<-'END'
+	import datetime, json, sys
+	level, component, message, path = sys.argv[1:]
+	lines = [json.loads(l[3:] if l[:1] == "<" else l) for l in open(path, encoding="utf-8")]
+	for o in lines:
+	    age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(o["time"].replace("Z", "+00:00"))
+	    assert list(o) == ["time", "level", "component", "pid", "message"] and abs(age.total_seconds()) < 3600, o
+	assert [level, component] in [[o["level"], o["component"]] for o in lines if message in o["message"]], lines
+	END
+}
+
+test_log_json() {
+	configure 'log.format = "json";'
+	start_daemon
+	is_json info rdmad ready "$dir/log" || fail "standard error has other lines than JSON"
+	# What is wrong goes into the log, quotes, backslashes and bytes that are no UTF-8.
+	printf 'log.level = "\\"\\\\\xff";\n' >>"$dir/rdmad.conf"
+	kill -HUP "$daemon"
+	logged 'nothing was changed'
+	is_json error config '"\\xff' "$dir/log" || fail "an error with strange bytes"
+	configure 'log.format = "text";' && kill -HUP "$daemon"
+	logged 'info config: reloaded'
+	stop_daemon
+	configure "log = { format = \"json\"; target = \"file:$dir/file\"; };"
+	rm -f "$dir/file"
+	start_daemon
+	logged '"message":"ready' "$dir/file"
+	stop_daemon
+	is_json info rdmad ready "$dir/file" || fail "the file has other lines than JSON"
+}
+
 test_background() {
 	configure "pid_file = \"$dir/pid\"; log = { target = \"file:$dir/file\"; };"
 	cd "$dir" || return # the daemon goes elsewhere, and finds its configuration all the same
@@ -798,7 +831,7 @@ test_silence() {
 	stop_daemon
 }
 
-parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal background parent process_1 names_taken_over limits gpu notify hostile_control ordinary_user system_daemon strange_socket silence)
+parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal log_json background parent process_1 names_taken_over limits gpu notify hostile_control ordinary_user system_daemon strange_socket silence)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"
