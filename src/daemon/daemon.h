@@ -196,7 +196,8 @@ unsigned process_count_fds(void);
  * set.
  */
 void notify_send(const char *state); /* "READY=1" ... */
-/* From start to stop it hears, as often as it wants to, that this thread and each worker turn. 0 or EX_OSERR. */
+/* From start to stop it hears, as often as it wants to, that this thread and each worker turn. The log names a worker
+ * that does not, with or without a service manager. 0 or EX_OSERR. */
 int notify_watchdog_start(struct daemon *daemon);
 void notify_watchdog_stop(struct daemon *daemon);
 
@@ -255,7 +256,6 @@ enum worker_verb {
 	WORKER_CONNECTION, /* take a request; consumed, no answer */
 	WORKER_STREAM,     /* the same of a stream */
 	WORKER_REPORT,     /* fill in `report` */
-	WORKER_ALIVE,      /* answer, no more */
 };
 
 /* What all workers are told, behind what each was sent before. Nothing can be lost of it. */
@@ -311,6 +311,9 @@ void workers_stop(struct daemon *daemon);
 /* False: the worker's inbox is full and the message is still the caller's. */
 bool worker_send(struct worker *worker, struct worker_message *message);
 void workers_tell(struct daemon *daemon, enum worker_word word);
+/* Whether each has begun a turn at `since` or later; the log names one that has not. It wakes all for the next look, so
+ * `since` is when the last call was, as its `now`; 0: there was none. */
+bool workers_turned(struct daemon *daemon, uint64_t since, uint64_t now);
 /* Connections, and requests on the way to a worker. */
 uint64_t workers_load(const struct daemon *daemon);
 struct worker *workers_least(const struct daemon *daemon);
@@ -440,9 +443,10 @@ struct daemon {
 	struct loop_watch *tick; /* the clock of services and listeners */
 	struct loop_watch *drain_timer;
 	struct {
-		struct loop_watch *timer; /* NULL: no watchdog */
-		uint64_t interval;        /* ns */
-		unsigned unanswered;      /* workers that were asked and have not answered */
+		struct loop_watch *timer;
+		uint64_t interval; /* ns, between looks */
+		uint64_t looked;   /* when the last was */
+		bool asked;        /* the service manager wants to hear of it */
 	} watchdog;
 	struct daemon_fabric fabric[FABRICS_MAX];
 	unsigned fabrics, given_up; /* the latter behind the former, until the services have nothing of them any more */

@@ -73,6 +73,13 @@ before=$(state MainPID)
 kill -STOP "$(pgrep -x rdmad)"
 started_anew "a hang" "$before"
 before=$(state MainPID)
+if command -v python3 >"$dir/out"; then
+	python3 "$srcdir/tests/daemon/stop_thread.py" "$(pgrep -x rdmad)" "worker 0" >"$dir/out" 2>&1 &
+	clients+=($!)
+	started_anew "a worker's hang" "$before"
+	kill "${clients[-1]}" 2>/dev/null
+fi
+before=$(state MainPID)
 # The folder of the packages may be below /tmp, which is another one in there.
 cp "$packages"/rdmad_*.deb /opt
 # A machine like this one may have a policy that starts nothing.
