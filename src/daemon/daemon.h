@@ -202,6 +202,19 @@ int notify_watchdog_start(struct daemon *daemon);
 void notify_watchdog_stop(struct daemon *daemon);
 
 /*
+ * inherit.c: sockets that the service manager made, and listens on while the daemon does not run ($LISTEN_FDS). The
+ * listener of a configured address takes the socket of that address. Main thread.
+ */
+#define INHERITED_MAX 64 /* each needs a setting that names it */
+
+int inherited_open(struct daemon *daemon); /* before any fork. 0 */
+/* One that listens at this address, without waiting: the caller's to close, and its file the service manager's to
+ * remove. -1: there is none. */
+int inherited_take(struct daemon *daemon, const struct sockaddr *sa);
+int inherited_settle(struct daemon *daemon); /* logs and closes what no listener took. 0 */
+void inherited_close(struct daemon *daemon);
+
+/*
  * fabrics.c: the providers that are open. Main thread; `domain` any.
  */
 struct daemon_fabric {
@@ -448,6 +461,10 @@ struct daemon {
 		uint64_t looked;   /* when the last was */
 		bool asked;        /* the service manager wants to hear of it */
 	} watchdog;
+	struct {
+		int fd[INHERITED_MAX];
+		unsigned count;
+	} inherited; /* until a listener takes them */
 	struct daemon_fabric fabric[FABRICS_MAX];
 	unsigned fabrics, given_up; /* the latter behind the former, until the services have nothing of them any more */
 	struct missing missing[MISSING_MAX];

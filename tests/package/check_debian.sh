@@ -1,6 +1,7 @@
 #!/bin/bash
 # check_debian.sh TARBALL FOLDER: the Debian packages, built from the packed sources into FOLDER: lintian says nothing against them,
-# each file is in one of them, what they install runs, and a second build makes the same bytes.
+# each file is in one of them, what they install runs, and a second build makes the same bytes. RDMAD_ONE_BUILD=1 leaves the second
+# build out, as scripts/test does: it takes as long as the first.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 [[ $# == 2 ]] || { echo "usage: check_debian.sh TARBALL FOLDER"; exit 2; }
