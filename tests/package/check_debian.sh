@@ -29,6 +29,7 @@ for package in rdmad rdmactl rdmarun rdmad-gpu librdmad6 librdmad-dev librdma-li
 		[[ $path == */ ]] || echo "$path"
 	done < <(dpkg-deb -c "$file" | awk '{print $6}') >>"$dir/files"
 done
+grep -q '/man3/rdma_send\.3' "$dir/files" && grep -q '/man3/kv_get\.3' "$dir/files" || fail "functions lack pages of their names"
 [[ -z $(sort "$dir/files" | uniq -d) ]] || fail "in two packages: $(sort "$dir/files" | uniq -d)"
 
 dpkg-deb -I "$folder"/rdmad_*.deb postinst | grep -q 'deb-systemd-invoke .*rdmad.service' || fail "an upgrade does not restart the service"
