@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""stop_thread.py PID NAME: stop one thread of a process, as a debugger does, until this program ends. It says "stopped" then;
-exit status 77: this machine allows it not."""
+"""stop_thread.py PID NAME: stop one thread of a process, as a debugger does, until this program or the process ends.
+
+It says "stopped" then; exit status 77: this machine allows it not.
+"""
 
 import ctypes
 import glob
 import os
-import signal
 import sys
 
 PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
@@ -26,4 +27,4 @@ for request in PTRACE_SEIZE, PTRACE_INTERRUPT:
         sys.exit(77)
 os.waitpid(thread, WALL)
 print("stopped", flush=True)
-signal.pause()
+os.waitpid(thread, WALL)  # where the process is killed meanwhile, it ends when this has seen its thread's end
