@@ -92,6 +92,10 @@ int log_level_parse(const char *name, enum log_level *level);
 /* Control characters and bytes that are no UTF-8 become \xNN, so that no text of a peer makes a line of its own or
  * speaks to a terminal; cut where it does not fit. Each message is treated so. Returns buf. */
 char *log_printable(const char *text, char *buf, size_t size);
+/* What stands between the quotes of a string in JSON, for any bytes: control characters become \u00NN, what is no UTF-8
+ * becomes the replacement character \ufffd; cut where it does not fit, never inside an escape. Returns buf. */
+char *log_json(const char *text, char *buf, size_t size);
+#define LOG_JSON_MAX 6 /* bytes that one byte may become */
 
 /* From now on each place in the code that logs has LOG_BURST lines in LOG_WINDOW, errors included and debug messages
  * excepted. What is beyond them is counted, and the first line after that says how many there were. Only the handler

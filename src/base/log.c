@@ -121,6 +121,29 @@ char *log_printable(const char *text, char *buf, size_t size)
 	return buf;
 }
 
+char *log_json(const char *text, char *buf, size_t size)
+{
+	size_t at = 0;
+
+	while (*text) {
+		size_t n = printable(text), takes = n;
+		unsigned char c = (unsigned char)*text;
+		char escape[LOG_JSON_MAX + 1];
+
+		if (n == 0)
+			takes = (size_t)snprintf(escape, sizeof(escape), "\\u%04x", c < 0x80 ? c : 0xfffdu);
+		else if (c == '"' || c == '\\')
+			takes = (size_t)snprintf(escape, sizeof(escape), "\\%c", c);
+		if (at + takes >= size)
+			break;
+		memcpy(buf + at, takes == n ? text : escape, takes);
+		at += takes;
+		text += n ? n : 1;
+	}
+	buf[at] = '\0';
+	return buf;
+}
+
 void log_throttle(bool on)
 {
 	throttled = on;

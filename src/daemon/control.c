@@ -376,9 +376,14 @@ static int listen_on(struct control *control, const char *path, mode_t mode)
 	struct sockaddr_un at;
 	int rc;
 
+	rc = local_address(path, &at);
+	control->fd = rc == 0 ? inherited_take(control->daemon, (const struct sockaddr *)&at) : -1;
+	if (control->fd >= 0) {
+		control->others = true; /* its mode is the service manager's */
+		return 0;
+	}
 	if (process_make_parent(path) != 0)
 		return EX_CANTCREAT;
-	rc = local_address(path, &at);
 	if (rc == 0)
 		rc = local_listen(&at, sizeof(at), SOCK_STREAM, mode, &control->file);
 	if (rc >= 0) {

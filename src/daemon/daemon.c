@@ -33,7 +33,8 @@ static int open_log(const struct daemon *d, const struct config *c)
 {
 	bool lost = d->detached && strcmp(c->log_target, "stderr") == 0;
 
-	return logging_open(lost ? "syslog" : c->log_target, (enum log_level)c->log_level);
+	return logging_open(lost ? "syslog" : c->log_target, (enum log_level)c->log_level,
+			    (enum log_format)c->log_format);
 }
 
 static int test(struct daemon *d)

@@ -74,6 +74,7 @@ struct config {
 	char *control_socket;
 	uint64_t control_mode;
 	uint64_t log_level;
+	uint64_t log_format; /* enum log_format */
 	char *log_target;
 	char *pid_file;                 /* NULL: none */
 	char *auth_keys, *auth_clients; /* files; NULL: the usual ones, if they are there */
@@ -148,8 +149,9 @@ int options_parse(int argc, char **argv, struct options *out);
 
 /* Until this is called they go to stderr. "stderr", "syslog" or "file:PATH"; called again it
  * changes the target or opens the file anew (after it was rotated). 0 or EX_CANTCREAT, and the old
- * target stays. */
-int logging_open(const char *target, enum log_level level);
+ * target stays. A line is text, or an object of JSON; the service manager's journal has the priority before either. */
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
+int logging_open(const char *target, enum log_level level, enum log_format format);
 void logging_close(void); /* what was logged is written by then, unless its reader takes nothing */
 /* From here on the calling thread's errors and warnings are also added to `lines`, one on a line; NULL: no more. */
 void logging_gather(char *lines, size_t size);
@@ -194,9 +196,23 @@ unsigned process_count_fds(void);
  * set.
  */
 void notify_send(const char *state); /* "READY=1" ... */
-/* From start to stop it hears, as often as it wants to, that this thread and each worker turn. 0 or EX_OSERR. */
+/* From start to stop it hears, as often as it wants to, that this thread and each worker turn. The log names a worker
+ * that does not, with or without a service manager. 0 or EX_OSERR. */
 int notify_watchdog_start(struct daemon *daemon);
 void notify_watchdog_stop(struct daemon *daemon);
+
+/*
+ * inherit.c: sockets that the service manager made, and listens on while the daemon does not run ($LISTEN_FDS). The
+ * listener of a configured address takes the socket of that address. Main thread.
+ */
+#define INHERITED_MAX 64 /* each needs a setting that names it */
+
+int inherited_open(struct daemon *daemon); /* before any fork. 0 */
+/* One that listens at this address, without waiting: the caller's to close, and its file the service manager's to
+ * remove. -1: there is none. */
+int inherited_take(struct daemon *daemon, const struct sockaddr *sa);
+int inherited_settle(struct daemon *daemon); /* logs and closes what no listener took. 0 */
+void inherited_close(struct daemon *daemon);
 
 /*
  * fabrics.c: the providers that are open. Main thread; `domain` any.
@@ -253,7 +269,6 @@ enum worker_verb {
 	WORKER_CONNECTION, /* take a request; consumed, no answer */
 	WORKER_STREAM,     /* the same of a stream */
 	WORKER_REPORT,     /* fill in `report` */
-	WORKER_ALIVE,      /* answer, no more */
 };
 
 /* What all workers are told, behind what each was sent before. Nothing can be lost of it. */
@@ -309,6 +324,9 @@ void workers_stop(struct daemon *daemon);
 /* False: the worker's inbox is full and the message is still the caller's. */
 bool worker_send(struct worker *worker, struct worker_message *message);
 void workers_tell(struct daemon *daemon, enum worker_word word);
+/* Whether each has begun a turn at `since` or later; the log names one that has not. It wakes all for the next look, so
+ * `since` is when the last call was, as its `now`; 0: there was none. */
+bool workers_turned(struct daemon *daemon, uint64_t since, uint64_t now);
 /* Connections, and requests on the way to a worker. */
 uint64_t workers_load(const struct daemon *daemon);
 struct worker *workers_least(const struct daemon *daemon);
@@ -446,10 +464,15 @@ struct daemon {
 	struct loop_watch *tick; /* the clock of services and listeners */
 	struct loop_watch *drain_timer;
 	struct {
-		struct loop_watch *timer; /* NULL: no watchdog */
-		uint64_t interval;        /* ns */
-		unsigned unanswered;      /* workers that were asked and have not answered */
+		struct loop_watch *timer;
+		uint64_t interval; /* ns, between looks */
+		uint64_t looked;   /* when the last was */
+		bool asked;        /* the service manager wants to hear of it */
 	} watchdog;
+	struct {
+		int fd[INHERITED_MAX];
+		unsigned count;
+	} inherited; /* until a listener takes them */
 	struct daemon_fabric fabric[FABRICS_MAX];
 	unsigned fabrics, given_up; /* the latter behind the former, until the services have nothing of them any more */
 	struct missing missing[MISSING_MAX];

@@ -25,6 +25,9 @@ struct message {
 	char text[512];
 };
 
+/* Room for a line of either format. */
+#define LINE_MAX_BYTES (sizeof(((struct message *)0)->text) * LOG_JSON_MAX + 128)
+
 static struct {
 	pthread_mutex_t lock; /* of all that follows; held to copy a message, never to write one */
 	pthread_cond_t more;
@@ -38,6 +41,7 @@ static struct {
 enum target { TARGET_STDERR, TARGET_SYSLOG, TARGET_FILE };
 
 static _Atomic int target = TARGET_STDERR;
+static _Atomic int format = LOG_FORMAT_TEXT;
 /* Stays open once it was: another thread may be writing. A new file takes its place by dup2(). */
 static _Atomic int file = -1;
 /* While the daemon starts, its user may sit at the terminal and wonder why it does not. */
@@ -72,35 +76,66 @@ static bool is_journal(void)
 	return strcmp(stream, own) == 0;
 }
 
+/* In UTC. Returns buf. */
+static char *format_time(const struct timespec *when, char buf[static 32])
+{
+	struct tm tm;
+	size_t n;
+
+	gmtime_r(&when->tv_sec, &tm);
+	n = strftime(buf, 32, "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(buf + n, 32 - n, ".%03uZ", (unsigned)(when->tv_nsec / 1000000) % 1000);
+	return buf;
+}
+
+/* A line without its end. Returns buf. */
+static char *format_json(const struct message *m, char buf[static LINE_MAX_BYTES])
+{
+	char text[sizeof(m->text) * LOG_JSON_MAX], stamp[32];
+
+	snprintf(buf, LINE_MAX_BYTES,
+		 "{\"time\":\"%s\",\"level\":\"%s\",\"component\":\"%s\",\"pid\":%d,\"message\":\"%s\"}",
+		 format_time(&m->when, stamp), log_level_name(m->level), m->room, (int)getpid(),
+		 log_json(m->text, text, sizeof(text)));
+	return buf;
+}
+
 static bool write_stderr(const struct message *m)
 {
-	char line[640], priority[8] = "";
+	char line[LINE_MAX_BYTES + 16], json[LINE_MAX_BYTES], priority[8] = "";
 	int n;
 
 	if (journal)
 		snprintf(priority, sizeof(priority), "<%d>", priorities[m->level]);
-	n = snprintf(line, sizeof(line), "%s%s %s: %s\n", priority, log_level_name(m->level), m->room, m->text);
-
+	if (format == LOG_FORMAT_JSON)
+		n = snprintf(line, sizeof(line), "%s%s\n", priority, format_json(m, json));
+	else
+		n = snprintf(line, sizeof(line), "%s%s %s: %s\n", priority, log_level_name(m->level), m->room, m->text);
 	return write_line(STDERR_FILENO, line, n, sizeof(line));
 }
 
 static bool write_file(const struct message *m)
 {
-	struct tm tm;
-	char line[700], stamp[32];
+	char line[LINE_MAX_BYTES + 16], json[LINE_MAX_BYTES], stamp[32];
 	int n;
 
-	gmtime_r(&m->when.tv_sec, &tm);
-	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
-	n = snprintf(line, sizeof(line), "%s.%03ldZ %s %s: %s\n", stamp, m->when.tv_nsec / 1000000,
-		     log_level_name(m->level), m->room, m->text);
+	if (format == LOG_FORMAT_JSON)
+		n = snprintf(line, sizeof(line), "%s\n", format_json(m, json));
+	else
+		n = snprintf(line, sizeof(line), "%s %s %s: %s\n", format_time(&m->when, stamp),
+			     log_level_name(m->level), m->room, m->text);
 	return write_line(file, line, n, sizeof(line));
 }
 
 /* syslog() itself does not say whether the line was taken. */
 static bool write_syslog(const struct message *m)
 {
-	syslog(priorities[m->level], "%s: %s", m->room, m->text);
+	char json[LINE_MAX_BYTES];
+
+	if (format == LOG_FORMAT_JSON)
+		syslog(priorities[m->level], "%s", format_json(m, json));
+	else
+		syslog(priorities[m->level], "%s: %s", m->room, m->text);
 	return access(_PATH_LOG, F_OK) == 0;
 }
 
@@ -256,7 +291,7 @@ static int open_file(const char *path)
 	return 0;
 }
 
-int logging_open(const char *name, enum log_level level)
+int logging_open(const char *name, enum log_level level, enum log_format wanted_format)
 {
 	enum target wanted = TARGET_STDERR;
 	int rc = 0;
@@ -276,6 +311,7 @@ int logging_open(const char *name, enum log_level level)
 	if (rc != 0)
 		return rc;
 	log_threshold = (int)level;
+	format = (int)wanted_format;
 	target = (int)wanted;
 	return 0;
 }

@@ -7,6 +7,7 @@ static const struct {
 	int (*start)(struct daemon *daemon); /* 0 or the exit status, with the cause logged */
 	void (*stop)(struct daemon *daemon); /* in reverse, of the parts that started */
 } parts[] = {
+	{inherited_open, inherited_close},             /* sockets that listen already */
 	{daemon_process_start, daemon_process_stop},   /* fork before verbs and threads */
 	{access_open, access_close},                   /* keys and rights of clients */
 	{daemon_loop_start, daemon_loop_stop},         /* timers, and signals that a start outlives */
@@ -17,6 +18,7 @@ static const struct {
 	{listeners_open, listeners_close},             /* from here on clients come */
 	{streams_open, streams_close},                 /* and those of streams */
 	{control_open, control_close},                 /* and rdmactl */
+	{inherited_settle, NULL},                      /* what none of them took */
 	{notify_watchdog_start, notify_watchdog_stop}, /* of the workers */
 	{daemon_ready, NULL},
 };
@@ -46,7 +48,7 @@ int main(int argc, char **argv)
 	int rc;
 
 	standard_begin();
-	logging_open("stderr", LOG_LEVEL_INFO);
+	logging_open("stderr", LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
 	rc = options_parse(argc, argv, &daemon.options);
 	if (rc >= 0)
 		return rc;

@@ -6,6 +6,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#define LOOK_INTERVAL (10 * TIME_S) /* where no service manager asks */
+
 static int notify_address(const char *path, struct sockaddr_un *sun, socklen_t *len)
 {
 	size_t n = strlen(path);
@@ -40,45 +42,20 @@ void notify_send(const char *state)
 		close(fd);
 }
 
-static void worker_lives(struct worker_message *m)
-{
-	struct daemon *d = m->arg;
-
-	d->watchdog.unanswered--;
-	free(m);
-}
-
-/* False: not every worker could be asked. */
-static bool ask_workers(struct daemon *d)
-{
-	for (unsigned i = 0; i < d->workers; i++) {
-		struct worker_message *m = calloc(1, sizeof(*m));
-
-		if (!m)
-			return false;
-		m->verb = WORKER_ALIVE;
-		m->done = worker_lives;
-		m->arg = d;
-		if (!worker_send(d->worker[i], m)) {
-			free(m);
-			return false;
-		}
-		d->watchdog.unanswered++;
-	}
-	return true;
-}
-
 /* Tell the service manager that the daemon lives, if each worker and this thread still turn. */
 static void watchdog_tick(void *arg)
 {
 	struct daemon *d = arg;
+	uint64_t now = time_now();
 
-	if (d->watchdog.unanswered == 0 && ask_workers(d))
+	if (workers_turned(d, d->watchdog.looked, now) && d->watchdog.asked)
 		notify_send("WATCHDOG=1");
+	d->watchdog.looked = now;
 	loop_set_timer(d->watchdog.timer, d->watchdog.interval);
 }
 
-int notify_watchdog_start(struct daemon *d)
+/* In ns; 0: nothing asks this process for it. */
+static uint64_t watchdog_period(void)
 {
 	const char *usec = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
 	uint64_t period;
@@ -87,7 +64,15 @@ int notify_watchdog_start(struct daemon *d)
 		return 0;
 	if (pid && strtoull(pid, NULL, 10) != (unsigned long long)getpid())
 		return 0;
-	d->watchdog.interval = period * TIME_US / 4;
+	return period * TIME_US;
+}
+
+int notify_watchdog_start(struct daemon *d)
+{
+	uint64_t period = watchdog_period();
+
+	d->watchdog.asked = period;
+	d->watchdog.interval = period ? period / 4 : LOOK_INTERVAL;
 	d->watchdog.timer = loop_add_timer(d->loop, watchdog_tick, d);
 	if (!d->watchdog.timer)
 		return EX_OSERR;

@@ -12,6 +12,7 @@ static const char *const levels[] = {[LOG_LEVEL_ERROR] = "error",
 				     [LOG_LEVEL_DEBUG] = "debug",
 				     [LOG_LEVEL_DEBUG + 1] = NULL};
 
+static const char *const formats[] = {[LOG_FORMAT_TEXT] = "text", [LOG_FORMAT_JSON] = "json", NULL};
 static const char *const encrypts[] = {[CONN_CLEAR] = "no", [CONN_OFFER] = "offer", [CONN_REQUIRE] = "require", NULL};
 static const char *const locals[] = {[ACCESS_EVERYONE] = "everyone", [ACCESS_USER] = "user", NULL};
 
@@ -166,6 +167,8 @@ static const struct setting grouped[] = {
 	 .help = "\"error\", \"warn\", \"info\" or \"debug\"."},
 	{"log.target", SETTING_STRING, AT(log_target), "stderr", .check = check_target, .reload = true,
 	 .help = "\"stderr\", \"syslog\" or \"file:/path\", which SIGHUP opens anew."},
+	{"log.format", SETTING_CHOICE, AT(log_format), "text", .choices = formats, .reload = true,
+	 .help = "\"text\", or \"json\": each line an object with time, level, component, pid and message."},
 };
 
 static const struct setting_table before = {general, ARRAY_SIZE(general), 0};

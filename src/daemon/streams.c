@@ -166,9 +166,10 @@ static int listen_at(struct daemon *d, const struct service *service, const stru
 	if (d->streams == STREAM_LISTENERS)
 		return -EMFILE;
 	*l = (struct stream_listener){.fd = -1, .daemon = d, .service = service};
-	if (is_unix)
+	rc = l->fd = inherited_take(d, sa);
+	if (rc < 0 && is_unix)
 		rc = l->fd = local_listen((const struct sockaddr_un *)sa, len, SOCK_STREAM, mode, &l->file);
-	else
+	else if (rc < 0)
 		rc = listen_tcp(sa, len, &l->fd);
 	if (rc < 0)
 		return rc;

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #define TRANSFERS 16             /* large values that are transferred on one connection at a time */
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
@@ -37,6 +38,8 @@ struct worker {
 	_Atomic uint64_t connections;  /* written by the worker */
 	_Atomic uint64_t oldest;       /* conn_group_oldest() of its groups, by the worker */
 	_Atomic uint64_t taken;        /* requests, by the worker */
+	_Atomic uint64_t turned;       /* when its last turn began, by the worker */
+	bool stuck;                    /* the log said so; the main thread's */
 	uint64_t handed;               /* requests, by the main thread */
 	struct worker_message *report; /* that is being made; NULL: none */
 	unsigned reported;             /* groups that are in it */
@@ -254,11 +257,6 @@ static void worker_begin_report(struct worker *w, struct worker_message *m)
 	report->list = calloc(report->size + 1, sizeof(*report->list));
 }
 
-static void worker_is_alive(struct worker *w, struct worker_message *m)
-{
-	(void)w, (void)m; /* that it comes back is all */
-}
-
 static void leave_connection(void *arg, struct conn *conn)
 {
 	(void)arg;
@@ -286,7 +284,6 @@ static void (*const verbs[])(struct worker *w, struct worker_message *m) = {
 	[WORKER_CONNECTION] = worker_take_connection,
 	[WORKER_STREAM] = worker_take_connection,
 	[WORKER_REPORT] = worker_begin_report,
-	[WORKER_ALIVE] = worker_is_alive,
 };
 
 /* Never full: the main thread has fewer questions out than the ring has room. */
@@ -420,6 +417,7 @@ static void *worker_run(void *arg)
 		int work;
 		bool idle;
 
+		atomic_store_explicit(&w->turned, now, memory_order_relaxed);
 		if (unlikely(w->draining))
 			worker_look_drained(w, now);
 		work = worker_turn(w, now);
@@ -735,6 +733,40 @@ void workers_tell(struct daemon *d, enum worker_word word)
 		atomic_fetch_or(&w->words, word);
 		loop_wake(w->loop);
 	}
+}
+
+/* Say once that a worker makes no turn any more, and when it does again. */
+static void worker_judge(struct worker *w, bool turns, uint64_t silent)
+{
+	char text[32];
+
+	if (turns != w->stuck)
+		return;
+	w->stuck = !turns;
+	units_format_time(silent / TIME_MS * TIME_MS, text);
+	if (turns)
+		log_warn("worker", "worker %u turns again", w->index);
+	else
+		log_error("worker",
+			  "worker %u has not turned for %s, and its clients wait; where it is says gdb -p %d -batch "
+			  "-ex 'thread apply all bt'",
+			  w->index, text, (int)getpid());
+}
+
+bool workers_turned(struct daemon *d, uint64_t since, uint64_t now)
+{
+	bool all = true;
+
+	must(daemon_is_main(d));
+	for (unsigned i = 0; i < d->workers; i++) {
+		struct worker *w = d->worker[i];
+		uint64_t turned = atomic_load_explicit(&w->turned, memory_order_relaxed);
+
+		worker_judge(w, turned >= since, now - MIN(turned, now));
+		all &= !w->stuck;
+		loop_wake(w->loop); /* one that sleeps turns until the next look, too */
+	}
+	return all;
 }
 
 /* Connections of it, and requests on the way to it. */

@@ -451,6 +451,32 @@ START_TEST(test_log_is_one_printable_line)
 }
 END_TEST
 
+START_TEST(test_log_json_takes_any_bytes)
+{
+	static const struct {
+		const char *text, *json;
+	} cases[] = {
+		{"plain ~ text", "plain ~ text"},
+		{"a \"b\" \\x0a", "a \\\"b\\\" \\\\x0a"},
+		{"\n\t\x1f\x7f", "\\u000a\\u0009\\u001f\\u007f"},
+		{"Bl\xc3\xbcte \xf0\x9f\x98\x80", "Bl\xc3\xbcte \xf0\x9f\x98\x80"},
+		{"\xff!", "\\ufffd!"},
+		{"cut \xe2\x82", "cut \\ufffd\\ufffd"},
+		{"", ""},
+	};
+	char buf[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		ck_assert_str_eq(log_json(cases[i].text, buf, sizeof(buf)), cases[i].json);
+	/* No escape is cut, and no character. */
+	ck_assert_str_eq(log_json("ab\"", buf, 4), "ab");
+	ck_assert_str_eq(log_json("ab\"", buf, 5), "ab\\\"");
+	ck_assert_str_eq(log_json("a\n", buf, 7), "a");
+	ck_assert_str_eq(log_json("a\n", buf, 8), "a\\u000a");
+	ck_assert_str_eq(log_json("a\xc3\xbc", buf, 3), "a");
+}
+END_TEST
+
 static unsigned lines;
 static char line[512];
 
@@ -908,6 +934,7 @@ int main(void)
 	tcase_add_test(tc, test_log_threshold);
 	tcase_add_test(tc, test_log_is_set_while_threads_log);
 	tcase_add_test(tc, test_log_is_one_printable_line);
+	tcase_add_test(tc, test_log_json_takes_any_bytes);
 	tcase_add_test(tc, test_log_flood_is_held_back);
 	tcase_add_test(tc, test_log_debug_is_not_held_back);
 	tcase_add_test(tc, test_log_says_how_many_were_held_back);

@@ -421,6 +421,39 @@ test_journal() {
 	stop_daemon
 }
 
+# is_json LEVEL COMPONENT MESSAGE FILE: each line is an object, whose time is now, and one of them says that.
+is_json() {
+	python3 - "$@" <<-'END'
+	import datetime, json, sys
+	level, component, message, path = sys.argv[1:]
+	lines = [json.loads(l[3:] if l[:1] == "<" else l) for l in open(path, encoding="utf-8")]
+	for o in lines:
+	    age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(o["time"].replace("Z", "+00:00"))
+	    assert list(o) == ["time", "level", "component", "pid", "message"] and abs(age.total_seconds()) < 3600, o
+	assert [level, component] in [[o["level"], o["component"]] for o in lines if message in o["message"]], lines
+	END
+}
+
+test_log_json() {
+	configure 'log.format = "json";'
+	start_daemon
+	is_json info rdmad ready "$dir/log" || fail "standard error has other lines than JSON"
+	# What is wrong goes into the log, quotes, backslashes and bytes that are no UTF-8.
+	printf 'log.level = "\\"\\\\\xff";\n' >>"$dir/rdmad.conf"
+	kill -HUP "$daemon"
+	logged 'nothing was changed'
+	is_json error config '"\\xff' "$dir/log" || fail "an error with strange bytes"
+	configure 'log.format = "text";' && kill -HUP "$daemon"
+	logged 'info config: reloaded'
+	stop_daemon
+	configure "log = { format = \"json\"; target = \"file:$dir/file\"; };"
+	rm -f "$dir/file"
+	start_daemon
+	logged '"message":"ready' "$dir/file"
+	stop_daemon
+	is_json info rdmad ready "$dir/file" || fail "the file has other lines than JSON"
+}
+
 test_background() {
 	configure "pid_file = \"$dir/pid\"; log = { target = \"file:$dir/file\"; };"
 	cd "$dir" || return # the daemon goes elsewhere, and finds its configuration all the same
@@ -583,6 +616,48 @@ notified_of_life() {
 }
 
 daemon_answers() { [[ $(ask status 2>/dev/null) == *'"ok":true'* ]]; }
+
+# A worker that is stopped is named in the log, and the watchdog hears nothing until it turns again.
+test_stuck() {
+	export NOTIFY_SOCKET=$dir/stuck WATCHDOG_USEC=800000
+	python3 - "$dir/stuck" >"$dir/heard" <<-'END' &
+	import socket, sys
+	s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+	s.bind(sys.argv[1])
+	s.settimeout(1) # five times as long as it should take
+	while True:
+	    try:
+	        if s.recv(4096) == b"WATCHDOG=1":
+	            print("lives", flush=True)
+	    except socket.timeout:
+	        print("silent", flush=True)
+	END
+	clients=($!)
+	wait_for "the service manager" test -S "$dir/stuck"
+	configure "workers = 2;"
+	start_daemon
+	unset NOTIFY_SOCKET WATCHDOG_USEC
+	lives() { [[ $(tail -n 1 "$dir/heard") == lives ]]; }
+	wait_for "a sign of life" lives
+	python3 "$srcdir/tests/daemon/stop_thread.py" "$daemon" "worker 1" >"$dir/stopped" 2>"$dir/err" &
+	clients+=($!)
+	is_stopped() { grep -q stopped "$dir/stopped" || ended "${clients[1]}"; }
+	wait_for "the stop of a worker" is_stopped
+	if grep -q stopped "$dir/stopped"; then
+		logged "error worker: worker 1 has not turned for "
+		is_silent() { [[ $(tail -n 1 "$dir/heard") == silent ]]; }
+		wait_for "the watchdog's silence while a worker is stopped" is_silent
+		kill "${clients[1]}"
+		logged "warn worker: worker 1 turns again"
+		[[ $(grep -c "has not turned" "$dir/log") == 1 ]] || fail "the log does not name the worker once"
+		wait_for "a sign of life again" lives
+	else
+		echo "a thread cannot be stopped here: $(cat "$dir/err")"
+	fi
+	kill "${clients[@]}" 2>/dev/null
+	clients=()
+	stop_daemon
+}
 
 # Clients of the control socket that are silent, slow, greedy or mad cost nobody else anything.
 test_hostile_control() {
@@ -798,7 +873,7 @@ test_silence() {
 	stop_daemon
 }
 
-parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal background parent process_1 names_taken_over limits gpu notify hostile_control ordinary_user system_daemon strange_socket silence)
+parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal log_json background parent process_1 names_taken_over limits gpu notify stuck hostile_control ordinary_user system_daemon strange_socket silence)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

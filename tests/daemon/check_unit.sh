@@ -13,7 +13,7 @@ packages=${RDMAD_PACKAGES:?the folder with the packages, which check_debian.sh h
 dpkg --no-triggers --force-unsafe-io -i "$packages"/{rdmad,rdmactl,rdmad-gpu,librdmad6,librdma-lib1}_*.deb >"$dir/dpkg" 2>&1 ||
 	give_up "dpkg: $(grep -v '^Selecting' "$dir/dpkg")"
 id -u rdmad >"$dir/out" 2>&1 || fail "there is no user rdmad"
-printf '%s\n' "listen = [\"127.0.0.1\", \"$RDMAD_GUEST_ADDR\"];" 'insecure = true;' 'kv.memory = "16M"; gpu.backend = "cpu";' \
+printf '%s\n' "listen = [\"127.0.0.1\", \"$RDMAD_GUEST_ADDR\"];" 'insecure = true;' 'kv.memory = "16M"; gpu.backend = "cpu"; resp.listen = ["127.0.0.1"];' \
 	'log.directory = "/var/lib/rdmad"; log.policy = "always";' >>/etc/rdmad.conf
 mkdir -p /etc/systemd/system/rdmad.service.d && printf '%s\n' '[Service]' WatchdogSec=20 >/etc/systemd/system/rdmad.service.d/watchdog.conf
 unset LD_LIBRARY_PATH
@@ -73,6 +73,13 @@ before=$(state MainPID)
 kill -STOP "$(pgrep -x rdmad)"
 started_anew "a hang" "$before"
 before=$(state MainPID)
+if command -v python3 >"$dir/out"; then
+	python3 "$srcdir/tests/daemon/stop_thread.py" "$(pgrep -x rdmad)" "worker 0" >"$dir/out" 2>&1 &
+	clients+=($!)
+	started_anew "a worker's hang" "$before"
+	kill "${clients[-1]}" 2>/dev/null
+fi
+before=$(state MainPID)
 # The folder of the packages may be below /tmp, which is another one in there.
 cp "$packages"/rdmad_*.deb /opt
 # A machine like this one may have a policy that starts nothing.
@@ -83,4 +90,13 @@ started_anew "an upgrade" "$before" || cat "$dir/dpkg" >&2
 inside systemctl stop rdmad || fail "systemctl stop"
 is Result success || fail "the end is $(state Result)"
 is ActiveState inactive || fail "it is $(state ActiveState) at the end"
+
+# The first client of a socket of the service manager starts it anew.
+inside systemctl is-enabled rdmad.socket >"$dir/out" && fail "the package enables rdmad.socket"
+inside systemctl start rdmad.socket || fail "rdmad.socket: $(tail -n 5 "$dir/log")"
+is ActiveState inactive || fail "the socket alone started the service"
+pong=$(exec 3<>/dev/tcp/127.0.0.1/6379 && echo PING >&3 && timeout 120 head -n 1 <&3)
+[[ $pong == +PONG* ]] || fail "the client that started the service got $pong"
+is ActiveState active || fail "the first client starts nothing"
+inside systemctl stop rdmad.socket rdmad || fail "systemctl stop of the socket"
 conclude

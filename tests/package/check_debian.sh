@@ -1,6 +1,7 @@
 #!/bin/bash
 # check_debian.sh TARBALL FOLDER: the Debian packages, built from the packed sources into FOLDER: lintian says nothing against them,
-# each file is in one of them, what they install runs, and a second build makes the same bytes.
+# each file is in one of them, what they install runs, and a second build makes the same bytes. RDMAD_ONE_BUILD=1 leaves the second
+# build out, as scripts/test does: it takes as long as the first.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 [[ $# == 2 ]] || { echo "usage: check_debian.sh TARBALL FOLDER"; exit 2; }
@@ -28,6 +29,7 @@ for package in rdmad rdmactl rdmarun rdmad-gpu librdmad6 librdmad-dev librdma-li
 		[[ $path == */ ]] || echo "$path"
 	done < <(dpkg-deb -c "$file" | awk '{print $6}') >>"$dir/files"
 done
+grep -q '/man3/rdma_send\.3' "$dir/files" && grep -q '/man3/kv_get\.3' "$dir/files" || fail "functions lack pages of their names"
 [[ -z $(sort "$dir/files" | uniq -d) ]] || fail "in two packages: $(sort "$dir/files" | uniq -d)"
 
 dpkg-deb -I "$folder"/rdmad_*.deb postinst | grep -q 'deb-systemd-invoke .*rdmad.service' || fail "an upgrade does not restart the service"
