@@ -43,11 +43,9 @@ static enum wire_reason kv_admit(struct service_part *part, const struct service
 
 static int kv_thread_init(struct service_part *part)
 {
-	const struct kv_shared *shared = part->shared;
-
 	struct kv_thread *thread = container_of(part, struct kv_thread, part);
 
-	thread->store = shared->store;
+	thread->store = ((const struct kv_shared *)part->shared)->store;
 	list_init(&thread->free_agains);
 	list_init(&thread->keeping);
 	thread->keeping_until = TIME_NEVER;
@@ -263,20 +261,6 @@ static bool has_right(const struct conn *conn, const struct operation *op, const
 	       (!write || auth_may(client, AUTH_WRITE, body + op->key_at, key_length(op, request)));
 }
 
-static int deny(struct conn *conn, struct kv_agent *agent, const struct wire_record *request)
-{
-	struct wire_record *reply = conn_reserve(conn, 0, NULL);
-
-	if (!reply)
-		return -EAGAIN;
-	log_info("kv", "%s has no right to %s", conn_client(conn)->name, wire_op_name(request->op));
-	kv_agent_count(agent, KV_COUNT_DENIED);
-	/* It may have waited for memory, and have lost its right meanwhile. */
-	agent->beside &= ~(unsigned)(KV_BESIDE_WAIT | KV_BESIDE_FULL);
-	kv_answer(conn, agent, request, reply, WIRE_DENIED, 0, 0);
-	return 0;
-}
-
 /* Large SETs are under way, or gets may come again, or the request has waited, or it has to do with the log, or with
  * rights. */
 static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, struct kv_agent *agent,
@@ -285,8 +269,16 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 {
 	int rc;
 
-	if (agent->beside & KV_BESIDE_RIGHTS && !has_right(conn, op, request, body))
-		return deny(conn, agent, request);
+	if (agent->beside & KV_BESIDE_RIGHTS && !has_right(conn, op, request, body)) {
+		rc = kv_answer_status(conn, agent, request, WIRE_DENIED, 0, 0);
+		if (rc != 0)
+			return rc;
+		log_info("kv", "%s has no right to %s", conn_client(conn)->name, wire_op_name(request->op));
+		kv_agent_count(agent, KV_COUNT_DENIED);
+		/* It may have waited for memory, and have lost its right meanwhile. */
+		agent->beside &= ~(unsigned)(KV_BESIDE_WAIT | KV_BESIDE_FULL);
+		return 0;
+	}
 	if (agent->beside & KV_BESIDE_SETS && waits_for_set(conn, agent, op, request, body))
 		return -EAGAIN;
 	rc = kv_gate_admit(conn, agent, request, writes(op, request, body));
@@ -362,6 +354,18 @@ void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 	if (unlikely(status > WIRE_NOT_FOUND) && !(reply->flags & WIRE_PUSHED))
 		count_error(agent, status);
 	reply_commit(conn, agent, request, reply, status, length, tells);
+}
+
+int kv_answer_status(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		     enum wire_status status, uint32_t arg, uint64_t tells)
+{
+	struct wire_record *reply = conn_reserve(conn, 0, NULL);
+
+	if (!reply)
+		return -EAGAIN;
+	reply->arg = arg;
+	kv_answer(conn, agent, request, reply, status, 0, tells);
+	return 0;
 }
 
 int kv_answer_result(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,

@@ -207,6 +207,10 @@ const struct fabric_region *kv_shared_region(const struct kv_shared *shared, con
 void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct wire_record *reply,
 	       enum wire_status status, uint32_t length, uint64_t tells);
 
+/* An answer without a body, and with this argument. As kv_serve_fn. */
+int kv_answer_status(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		     enum wire_status status, uint32_t arg, uint64_t tells);
+
 /* The same from what the store said; where it went well (0), with a body of `length` bytes. */
 int kv_answer_result(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		     struct wire_record *reply, int rc, const void *body, uint32_t length, uint64_t tells);
@@ -302,16 +306,15 @@ struct kv_transfer {
 	struct kv_transfer *next_free;
 	struct kv_agent *agent;
 	struct store_ref ref;
-	struct wire_record
-		request;       /* of a SET: to be answered when the bytes are here; of a GET: when it is committed */
-	struct kv_write write; /* of a GET that waits for that */
-	struct kv_ranges from; /* of a SET in pieces */
-	uint64_t ready;        /* of a SET: bytes that there is room for, */
-	uint64_t asked;        /* and that were asked for */
-	unsigned pieces;       /* asked for, */
-	unsigned coming;       /* and not here yet */
-	bool failed;           /* one of them */
-	struct wire_put put;   /* zeros: always, for ever */
+	struct wire_record request; /* of a SET: answered when the bytes are here; of a GET: when it is committed */
+	struct kv_write write;      /* of a GET that waits for that */
+	struct kv_ranges from;      /* of a SET in pieces */
+	uint64_t ready;             /* of a SET: bytes that there is room for, */
+	uint64_t asked;             /* and that were asked for */
+	unsigned pieces;            /* asked for, */
+	unsigned coming;            /* and not here yet */
+	bool failed;                /* one of them */
+	struct wire_put put;        /* zeros: always, for ever */
 	uint64_t key_hash;
 	uint64_t version;
 	enum wire_status status;

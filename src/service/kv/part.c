@@ -47,12 +47,6 @@ static uint32_t head_encode(char *body, const struct wire_record *request, const
 	return request->flags & WIRE_VERSIONED;
 }
 
-/* Once it was carried out. */
-static uint64_t part_tells(const struct kv_agent *agent, const struct wire_record *request, const struct part *p)
-{
-	return p->fetch.then == WIRE_THEN_NOTHING ? p->ref.version : kv_tells_all(agent, request);
-}
-
 static int part_inline(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		       const struct part *p)
 {
@@ -65,7 +59,8 @@ static int part_inline(struct conn *conn, struct kv_agent *agent, const struct w
 		return -ESTALE;
 	head = head_encode((char *)(reply + 1), request, p);
 	memcpy((char *)(reply + 1) + head, (char *)p->ref.addr + p->at, p->len);
-	kv_answer(conn, agent, request, reply, WIRE_OK, head + (uint32_t)p->len, part_tells(agent, request, p));
+	kv_answer(conn, agent, request, reply, WIRE_OK, head + (uint32_t)p->len,
+		  p->fetch.then == WIRE_THEN_NOTHING ? p->ref.version : kv_tells_all(agent, request));
 	return 0;
 }
 

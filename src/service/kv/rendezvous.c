@@ -41,19 +41,16 @@ static struct list *list_of(struct kv_agent *agent, enum kv_transfer_state state
 	return state == KV_TRANSFER_WAITING ? &agent->finished : NULL;
 }
 
-static bool list_holds(const struct list *list, const struct list *node)
-{
-	list_for_each (at, list)
-		if (at == node)
-			return true;
-	return false;
-}
-
 static bool in_its_list(const struct kv_transfer *t)
 {
 	const struct list *list = list_of(t->agent, t->state);
 
-	return list ? list_holds(list, &t->node) : !list_linked(&t->node);
+	if (!list)
+		return !list_linked(&t->node);
+	list_for_each (at, list)
+		if (at == &t->node)
+			return true;
+	return false;
 }
 
 void kv_transfer_set_state(struct kv_transfer *t, enum kv_transfer_state state)
@@ -554,14 +551,10 @@ static int read_value(struct conn *conn, struct kv_agent *agent, const struct wi
 static int refuse_set(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		      enum wire_status status)
 {
-	struct wire_record *reply = conn_reserve(conn, 0, NULL);
+	uint64_t most = status == WIRE_TOO_LARGE ? kv_agent_value_max(agent) : 0;
 
-	if (!reply)
-		return -EAGAIN;
-	if (status == WIRE_TOO_LARGE)
-		reply->arg = (uint32_t)MIN(kv_agent_value_max(agent), (uint64_t)UINT32_MAX);
-	kv_answer(conn, agent, request, reply, status, 0, kv_tells_all(agent, request));
-	return 0;
+	return kv_answer_status(conn, agent, request, status, (uint32_t)MIN(most, UINT32_MAX),
+				kv_tells_all(agent, request));
 }
 
 /* A condition that does not hold now spares the bytes; one that does is looked at again when they are here. */
@@ -685,8 +678,9 @@ static void set_go_on(struct conn *conn, struct kv_agent *agent, struct kv_trans
 	}
 }
 
-static void sets_go_on(struct conn *conn, struct kv_agent *agent)
+void kv_rendezvous_writable(struct conn *conn)
 {
+	struct kv_agent *agent = conn_context(conn);
 	struct list *pos, *next;
 
 	list_for_each_safe (pos, next, &agent->sets) {
@@ -695,13 +689,6 @@ static void sets_go_on(struct conn *conn, struct kv_agent *agent)
 		if (t->asked < t->ref.len && !t->failed)
 			set_go_on(conn, agent, t);
 	}
-}
-
-void kv_rendezvous_writable(struct conn *conn)
-{
-	struct kv_agent *agent = conn_context(conn);
-
-	sets_go_on(conn, agent);
 	while (!list_empty(&agent->finished)) {
 		struct kv_transfer *t = list_first(&agent->finished, struct kv_transfer, node);
 
