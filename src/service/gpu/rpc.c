@@ -53,15 +53,6 @@ static bool id_taken(const struct gpu_agent *a, uint32_t id)
 	return job;
 }
 
-static void id_give(struct gpu_agent *a, const struct gpu_agent_job *job)
-{
-	struct gpu_agent_job **at = bucket_of(a, job->ring.id);
-
-	while (*at != job)
-		at = &(*at)->next;
-	*at = job->next;
-}
-
 static struct gpu_agent_job *job_of(const struct gpu_agent *a, const struct gpu_cell *cell)
 {
 	return &a->job[cell->queue * places(a) + cell->index % places(a)];
@@ -207,9 +198,12 @@ static void fill_chain(struct gpu_agent *a, struct conn_part *parts, unsigned co
 static struct gpu_agent_job *take_answered(struct gpu_agent *a)
 {
 	struct gpu_agent_job *job = list_first(&a->answers, struct gpu_agent_job, node);
+	struct gpu_agent_job **at = bucket_of(a, job->ring.id);
 
 	list_del(&job->node);
-	id_give(a, job);
+	while (*at != job)
+		at = &(*at)->next;
+	*at = job->next;
 	job->next = NULL;
 	return job;
 }
@@ -316,18 +310,6 @@ static void take_result(struct gpu_agent *a, const struct gpu_done *done)
 	list_add_tail(&a->answers, &job->node);
 }
 
-static int take_results(struct gpu_agent *a)
-{
-	struct gpu_done done[RESULTS];
-	int n = gpu_port_poll(a->port, done, RESULTS);
-
-	if (unlikely(n < 0))
-		gpu_agent_fail(a, -EIO, "the worker wrote a result that is none");
-	for (int i = 0; i < n && a->state < GPU_ENDING; i++)
-		take_result(a, &done[i]);
-	return MAX(n, 0);
-}
-
 /* In order, until one finds no room. */
 static void read_inputs(struct gpu_agent *a)
 {
@@ -342,13 +324,18 @@ static void read_inputs(struct gpu_agent *a)
 
 int gpu_agent_rpc_turn(struct gpu_agent *a)
 {
+	struct gpu_done done[RESULTS];
 	int n;
 
 	must(gpu_agent_is_mine(a));
 	must(a->port);
 	read_inputs(a);
 	gpu_port_kick(a->port);
-	n = take_results(a);
+	n = gpu_port_poll(a->port, done, RESULTS);
+	if (unlikely(n < 0))
+		gpu_agent_fail(a, -EIO, "the worker wrote a result that is none");
+	for (int i = 0; i < n && a->state < GPU_ENDING; i++)
+		take_result(a, &done[i]);
 	answer_jobs(a);
-	return n;
+	return MAX(n, 0);
 }

@@ -181,20 +181,9 @@ static int gpu_agent_serve(struct gpu_agent *a)
 	return n;
 }
 
-/* In queue mode jobs are not told of: whether there are some is looked at, so that the worker yields to their
- * process. */
-static void gpu_agent_count_busy(struct gpu_agent *a)
-{
-	bool occupied = a->conn && gpu_agent_has_session(a) && gpu_agent_busy(a);
-
-	if (likely(occupied == a->occupied))
-		return;
-	a->occupied = occupied;
-	a->thread->part.thread->busy += occupied ? 1 : -1;
-}
-
 static int gpu_agent_turn(struct gpu_agent *a, uint64_t now)
 {
+	bool occupied;
 	int n;
 
 	if (gpu_agent_has_session(a))
@@ -202,8 +191,13 @@ static int gpu_agent_turn(struct gpu_agent *a, uint64_t now)
 	if (unlikely(now >= a->deadline))
 		gpu_agent_expired(a);
 	n = gpu_agent_serve(a);
-	if (a->mode == WIRE_GPU_QUEUE)
-		gpu_agent_count_busy(a);
+	if (a->mode == WIRE_GPU_QUEUE) {
+		/* Jobs are not told of: whether there are some is looked at, so that the worker yields to their
+		 * process. */
+		occupied = a->conn && gpu_agent_has_session(a) && gpu_agent_busy(a);
+		a->thread->part.thread->busy += (int)occupied - (int)a->occupied;
+		a->occupied = occupied;
+	}
 	if (likely(a->conn))
 		conn_flush(a->conn);
 	else if (a->state >= GPU_CLOSED)

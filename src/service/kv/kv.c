@@ -407,12 +407,8 @@ static void kv_agent_revised(struct conn *conn)
 
 static void kv_agent_closed(struct conn *conn, int error, const char *reason)
 {
-	struct conn_info info;
-
-	if (error != 0) {
-		conn_get_info(conn, &info);
-		log_warn("kv", "%s (%s): %s", info.peer, info.transport, reason);
-	}
+	if (error != 0)
+		service_warn("kv", conn, reason);
 	kv_gate_close(conn_context(conn));
 	kv_again_close(conn_context(conn));
 	kv_rendezvous_close(conn_context(conn));
