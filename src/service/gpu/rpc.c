@@ -94,7 +94,7 @@ static bool check_job(struct gpu_agent *a, uint32_t id, const struct wire_gpu_jo
 	return a->state == GPU_RUNNING;
 }
 
-static void read_done(struct conn_transfer *wire, enum fabric_status status)
+static void input_read(struct conn_transfer *wire, enum fabric_status status)
 {
 	struct gpu_agent_job *job = container_of(wire, struct gpu_agent_job, wire);
 	struct gpu_agent *a = job->agent;
@@ -108,7 +108,7 @@ static int read_input(struct gpu_agent *a, struct gpu_agent_job *job)
 {
 	struct fabric_sge to = {job->to, job->ring.length, a->region[1] ? a->region[1] : a->region[0]};
 
-	job->wire.done = read_done;
+	job->wire.done = input_read;
 	return conn_read(a->conn, &job->wire, &to, job->input.addr, job->input.rkey);
 }
 
@@ -195,7 +195,7 @@ static void fill_chain(struct gpu_agent *a, struct conn_part *parts, unsigned co
 }
 
 /* Once its answer is posted, the client may use a job's id again as soon as it has it. */
-static struct gpu_agent_job *take_answered(struct gpu_agent *a)
+static struct gpu_agent_job *job_forget_first(struct gpu_agent *a)
 {
 	struct gpu_agent_job *job = list_first(&a->answers, struct gpu_agent_job, node);
 	struct gpu_agent_job **at = bucket_of(a, job->ring.id);
@@ -227,7 +227,7 @@ static int post_answers(struct gpu_agent *a, unsigned count)
 	if (rc != 0)
 		return rc;
 	for (struct gpu_agent_job **end = &first; count > 0; count--, end = &job->next) {
-		job = *end = take_answered(a);
+		job = *end = job_forget_first(a);
 		if (!reply)
 			continue;
 		/* To a client that takes no immediates; room for all of a chain was made with the first. */

@@ -42,8 +42,7 @@ int gpu_service_thread_init(struct service_part *part)
 		pthread_mutex_init(&t->lock, NULL);
 		return 0;
 	}
-	rc = -errno;
-	log_error("gpu", "cannot make a descriptor to wait on: %m");
+	rc = log_fail(-errno, "gpu", "cannot make a descriptor to wait on: %m");
 	if (t->event >= 0)
 		close(t->event);
 	if (t->fd >= 0)
@@ -130,7 +129,7 @@ static void gpu_service_thread_look(struct gpu_service_thread *t, uint64_t now)
 		gpu_agent_leave_place(a);
 }
 
-static int fault(const struct gpu_agent *a)
+static int ring_fault(const struct gpu_agent *a)
 {
 	switch ((enum wire_ring_error)wire_ring_header(a->ring)->error) {
 	case WIRE_RING_JUMPED:
@@ -153,7 +152,7 @@ static void gpu_agent_hear(struct gpu_agent *a, uint64_t now)
 	if (gpu_session_progress(a->session, now) != GPU_ENDING || before == GPU_ENDING)
 		return;
 	snprintf(a->reason, sizeof(a->reason), "%s", gpu_session_reason(a->session));
-	gpu_agent_failed(a, fault(a));
+	gpu_agent_failed(a, ring_fault(a));
 }
 
 static int gpu_agent_serve(struct gpu_agent *a)
