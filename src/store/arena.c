@@ -349,7 +349,7 @@ static unsigned heap_of_thread(const struct arena *a)
 	return likely(mine <= a->heaps) ? mine - 1 : (mine - 1) % a->heaps; /* a division is long */
 }
 
-/* From another heap, when there are no pages for a new span. */
+/* Takes an object of another heap, when there are no pages for a new span. */
 static struct store_item *small_steal(struct arena *a, unsigned class, uint64_t asked)
 {
 	struct store_item *item;

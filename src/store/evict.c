@@ -115,7 +115,7 @@ static void ghost_put(struct store *store, struct stripe *s, uint32_t tag)
 	*oldest = (struct ghost){tag, clock ? clock : 1};
 }
 
-/* As the main queue grows; without memory the old size goes on serving. */
+/* Grows as the main queue does; without memory the old size goes on serving. */
 static void ghost_grow(struct store *store, struct stripe *s)
 {
 	struct ghost *old = s->ghost, *new;
@@ -203,7 +203,7 @@ static bool item_pinned(const struct store_item *item)
 	return item_refs(item) > 1;
 }
 
-/* What leaves, by name: when the stripe's lock is held it may be gone. */
+/* An item that is to leave, by name: when the stripe's lock is held it may be gone. */
 struct victim {
 	uint32_t link, tag;
 	bool was_small;
@@ -244,7 +244,7 @@ static struct queue *order_queue(struct order *o, unsigned n)
 	return small && (main <= n || long_enough) ? &o->small : &o->main;
 }
 
-/* Where all that is looked at was read lately, the coldest of it goes: a write is never refused for that. */
+/* Finds the next item in order; where all that it sees was read lately, the coldest: no write is refused for that. */
 static bool order_victim(struct store *store, struct victim *out)
 {
 	struct order *o = &store->order;

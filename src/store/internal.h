@@ -65,7 +65,7 @@ struct store_item {
 
 _Static_assert(sizeof(struct store_item) == 48, "a header is three quarters of a cache line");
 
-/* What a plain item does without; zeros where it was to keep those of one that had none. */
+/* The part that plain items lack; zeros in an item that was to keep those of an item without. */
 struct item_attributes {
 	uint32_t flags;
 	uint8_t type;
@@ -91,7 +91,7 @@ static inline uint64_t item_size(uint64_t key_len, uint64_t value_len)
 	return item_value_offset(key_len, value_len) + value_len;
 }
 
-/* What it has behind the value. */
+/* Bytes behind the value. */
 static inline uint64_t item_tail(const struct store_item *item)
 {
 	return item->attributes ? sizeof(struct item_attributes) : 0;
@@ -107,7 +107,7 @@ static inline uint64_t item_bytes(const struct store_item *item)
 	return item_size(item->key_len, item->value_len) + item_tail(item);
 }
 
-/* What is counted as asked for, of the bytes that its extent has. */
+/* Bytes that count as asked for, of those that its extent has. */
 static inline uint64_t item_asked(const struct store_item *item)
 {
 	return (uint64_t)item->key_len + item->value_len;
@@ -143,7 +143,7 @@ enum page_state {
 	PAGE_LARGE, /* one large extent */
 };
 
-/* What the system has of a free run. */
+/* How much of a free run the system has. */
 enum page_idle {
 	IDLE_NOT,  /* it came free since the last look */
 	IDLE_LONG, /* it was free at the last look */
@@ -691,7 +691,7 @@ static inline bool item_is_reserved(const struct store_item *item)
 	return atomic_load_explicit(&item->refs, memory_order_relaxed) == ITEM_RESERVED + 1;
 }
 
-/* In the index or pinned, or both. */
+/* True for an item that is in the index or pinned, or both. */
 static inline bool item_is_published(const struct store_item *item)
 {
 	uint32_t refs = atomic_load_explicit(&item->refs, memory_order_relaxed);
@@ -783,7 +783,7 @@ static inline void evict_replace(struct store *store, struct stripe *s, struct s
  * see store_set_limit(). */
 int owner_charge(struct store *store, uint16_t owner, uint32_t tag, const void *key, size_t key_len, uint64_t bytes);
 
-/* It leaves the index, or was not published. */
+/* Counts an item no more: it leaves the index, or was not published. */
 static inline void owner_discharge(struct store *store, const struct store_item *item)
 {
 	uint16_t owner = unlikely(item->attributes) ? item_attributes(item).owner : 0;
@@ -806,7 +806,7 @@ int move_large(struct store *store, struct window *w, struct store_item *item);
  * room.c
  */
 
-/* What an extent is wanted for. `tag`, `size` and `part` tell requests apart. */
+/* A request for an extent. `tag`, `size` and `part` tell requests apart. */
 struct room_want {
 	uint32_t tag;
 	uint64_t size, asked;
@@ -819,7 +819,7 @@ int room_make(struct store *store, const struct room_want *want, uint64_t now, s
 
 /* Some further bytes of an extent that has only a part. 0, -EAGAIN, -EBUSY: something that is in its way is pinned. */
 int room_grow(struct store *store, struct store_item *item, uint64_t bytes);
-/* It does not grow any more: it is whole, or given up. */
+/* Ends an extent's growth: it is whole, or given up. */
 void room_grow_end(struct store *store, struct store_item *item, bool whole);
 
 /* Gives up what a request began that does not come again. */

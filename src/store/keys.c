@@ -259,7 +259,7 @@ static bool pick_visit(void *arg, uint32_t link)
 	return true;
 }
 
-/* From there to the table's end. */
+/* Walks from the cursor to the table's end. */
 static void pick_walk(struct pick *p, struct stripe *s, struct index_cursor cursor)
 {
 	bool ends;

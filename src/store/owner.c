@@ -14,7 +14,7 @@
 #define LOOK_BUCKETS 128 /* in one call */
 #define ROUNDS_MOST 5    /* without a victim: each cools what was hit by one, of three */
 
-/* What the owner has of this key already. */
+/* Bytes that the owner has of this key already. */
 static uint64_t bytes_replaced(struct store *store, uint16_t owner, uint32_t tag, const void *key, size_t key_len)
 {
 	struct stripe *s = stripe_lock(store, tag);

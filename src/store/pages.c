@@ -168,7 +168,7 @@ uint32_t pages_take(struct pages *p, uint32_t n, int class, unsigned heap)
 	return at;
 }
 
-/* Of two runs that become one: as the longer one, so that one that is free for long does not begin anew with each page
+/* Two runs that become one are as the longer one, so that one that is free for long does not begin anew with each page
  * that comes free beside it. */
 static enum page_idle idle_joined(enum page_idle a, uint32_t pages_a, const struct page *b)
 {
@@ -346,7 +346,7 @@ uint64_t pages_return(struct pages *p, char *base, uint64_t now)
  */
 #define LOOKS 2048 /* runs looked at in one call, under the lock, unless the window itself has more */
 
-/* What a run is for a window: pages gained when it is cleared, and what that costs, in pages copied or evicted. */
+/* A run's worth to a window: pages gained when it is cleared, and the price of that, in pages copied or evicted. */
 struct judgement {
 	bool obstacle;
 	uint32_t gain, cost;
@@ -572,7 +572,7 @@ bool arena_window_is_clear(struct arena *a, const struct window *w)
 	       range_is_held(&a->pages, w->packed, w->end);
 }
 
-/* What is held becomes a run, and the rest of it is free again; under the lock of the pages. */
+/* Makes pages that are held a run, and the rest of them free again; under the lock of the pages. */
 static void held_take(struct pages *p, uint32_t first, uint32_t n, uint32_t end, enum page_state state)
 {
 	for (uint32_t head = head_next(p, first + 1); head < end; head = head_next(p, head + 1))

@@ -414,7 +414,7 @@ int room_make(struct store *store, const struct room_want *want, uint64_t now, s
 	return rc == -ENOMEM && changes_hold(&store->changes) ? -EAGAIN : rc;
 }
 
-/* What is in the way of an extent that grows: a step. 0: that has gone; -EAGAIN: not all of it. */
+/* Clears the way of an extent that grows, in a step. 0: all has gone; -EAGAIN: not all of it. */
 static int run_clear(struct store *store, struct growing *g, struct request *r)
 {
 	struct arena *a = &store->arena;

@@ -44,7 +44,7 @@ static void item_free(struct store *store, struct store_item *item)
 	arena_free(&store->arena, item, item_asked(item));
 }
 
-/* What item_create() made, and was not published. */
+/* Frees what item_create() made, and was not published. */
 static void item_discard(struct store *store, struct store_item *item)
 {
 	owner_discharge(store, item);
@@ -345,7 +345,7 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
  * Writing.
  */
 
-/* What a growing extent has by now. */
+/* Bytes that are reserved: of an extent that grows, as many as it has by now. */
 static uint64_t reserved_bytes(struct store *store, const struct store_item *item)
 {
 	uint64_t bytes = item_bytes(item);

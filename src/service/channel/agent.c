@@ -91,7 +91,7 @@ static void wait_is_late(void *agent)
 	meet_wait_refused(&a->m, WIRE_BUSY, 0, "the listener of that name did not come in time");
 }
 
-/* What was on its way to the partner goes on, then that ends. It sees by WIRE_CHANNEL_LAST if that was in peace. */
+/* Bytes on their way to the partner go on, then it ends. It sees by WIRE_CHANNEL_LAST whether that was in peace. */
 static void joined_ends(struct channel_agent *a)
 {
 	struct channel_agent *partner = a->partner;

@@ -9,7 +9,7 @@
 
 #define PIECE (64u * KIB)
 
-/* What stands in a record before the bytes that end at its first number. */
+/* Length of what stands in a record before the bytes that end at its first number. */
 static uint32_t head_of(const struct wire_record *record)
 {
 	return record->op == WIRE_OP_CHANNEL_DATA ? (uint32_t)sizeof(struct wire_channel_data)

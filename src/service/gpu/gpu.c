@@ -30,7 +30,7 @@ static void log_running(const struct gpu_agent *a)
 		 probe->device);
 }
 
-/* When to look whether there were jobs: the place of one that had none may be wanted. */
+/* The next look whether there were jobs: the place of a session without may be wanted. */
 static uint64_t idle_look(const struct gpu_agent *a)
 {
 	uint64_t timeout = gpu_agent_service(a)->idle_timeout;
@@ -38,7 +38,7 @@ static uint64_t idle_look(const struct gpu_agent *a)
 	return timeout ? time_after(gpu_agent_now(a), timeout / IDLE_LOOKS + 1) : TIME_NEVER;
 }
 
-/* What its new state needs, and how long that may take. */
+/* Begins what the new state needs, and says how long that may take. */
 static void gpu_agent_entered(struct gpu_agent *a)
 {
 	uint64_t now = gpu_agent_now(a);
@@ -291,7 +291,7 @@ static int gpu_agent_record(struct conn *conn, const struct wire_record *request
  * Errands
  */
 
-/* What was made is this thread's now, also when the client has gone meanwhile or the service is about to end. */
+/* Takes over what the errand made, also when the client has gone meanwhile or the service is about to end. */
 void gpu_agent_errand_ended(struct gpu_agent *a)
 {
 	must(gpu_agent_is_mine(a));
@@ -402,7 +402,7 @@ static void gpu_agent_closed(struct conn *conn, int error, const char *reason)
 	gpu_agent_bury(a);
 }
 
-/* What was begun is finished first. */
+/* Jobs that were begun are finished first. */
 static void gpu_agent_drain(struct conn *conn)
 {
 	struct gpu_agent *a = conn_context(conn);

@@ -20,7 +20,7 @@ static struct gpu_agent *next_errand(struct gpu_service_helper *h)
 	return a;
 }
 
-/* Within the lock: the thread that takes the errand out may end right then. */
+/* Wakes within the lock: the thread that takes the errand out may end right then. */
 static void bring_back(struct gpu_agent *a)
 {
 	struct gpu_service_thread *t = a->thread;

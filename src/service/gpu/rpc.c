@@ -194,7 +194,7 @@ static void fill_chain(struct gpu_agent *a, struct conn_part *parts, unsigned co
 	}
 }
 
-/* Once its answer is posted, the client may use a job's id again as soon as it has it. */
+/* The client may use a job's id again as soon as it has the answer, which is posted. */
 static struct gpu_agent_job *job_forget_first(struct gpu_agent *a)
 {
 	struct gpu_agent_job *job = list_first(&a->answers, struct gpu_agent_job, node);
@@ -251,7 +251,7 @@ static unsigned count_answers(const struct gpu_agent *a)
 	return n;
 }
 
-/* As many at a time as find room. */
+/* Answers as many at a time as find room. */
 static void answer_jobs(struct gpu_agent *a)
 {
 	unsigned count = count_answers(a);
@@ -289,7 +289,7 @@ bool gpu_agent_rpc_answer_end(struct gpu_agent *a)
 	return a->answered;
 }
 
-/* What the process says is believed no more than what the client says. */
+/* Checks a result: the process is believed no more than the client. */
 static void take_result(struct gpu_agent *a, const struct gpu_done *done)
 {
 	struct gpu_agent_job *job = job_of(a, &done->cell);
@@ -310,7 +310,7 @@ static void take_result(struct gpu_agent *a, const struct gpu_done *done)
 	list_add_tail(&a->answers, &job->node);
 }
 
-/* In order, until one finds no room. */
+/* Reads in order, until one finds no room. */
 static void read_inputs(struct gpu_agent *a)
 {
 	while (!list_empty(&a->reads)) {

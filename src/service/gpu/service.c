@@ -111,7 +111,7 @@ static bool on_processors(const struct gpu_probe *probe)
 	return strcmp(probe->backend, backends[GPU_SERVICE_CPU]) == 0;
 }
 
-/* What is known to run on processors alone is confined more. */
+/* A process that is known to run on processors alone is confined more. */
 static void take_found(struct gpu_service *gpu)
 {
 	const char *passed = gpu->probe.passed;

@@ -141,7 +141,7 @@ static int ring_fault(const struct gpu_agent *a)
 	}
 }
 
-/* What the process says, and its end. */
+/* Hears what the process says, and its end. */
 static void gpu_agent_hear(struct gpu_agent *a, uint64_t now)
 {
 	enum gpu_session_state before = a->state;

@@ -140,7 +140,7 @@ static int checkpoint_end(struct kv_log *log, uint64_t highest)
 	return rc;
 }
 
-/* With all that there is, or nothing. */
+/* Makes one with all that there is, or with nothing. */
 static int checkpoint_make(struct kv_log *log, bool all, struct checkpoint *c)
 {
 	int rc = wal_checkpoint_begin(log->wal, store_walk_begin(log->store));

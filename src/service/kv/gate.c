@@ -149,7 +149,7 @@ static bool none_waits(const struct kv_thread *thread)
 	return list_empty(&thread->waiting) && list_empty(&thread->waiters);
 }
 
-/* Before the first begins to. */
+/* Called before the first begins to wait. */
 static void thread_waits(struct kv_thread *thread)
 {
 	if (!none_waits(thread))
@@ -158,7 +158,7 @@ static void thread_waits(struct kv_thread *thread)
 	thread->part.thread->busy++; /* the log's thread works for it */
 }
 
-/* Behind the last. */
+/* Called behind the last one. */
 static void thread_waits_no_more(struct kv_thread *thread)
 {
 	if (!none_waits(thread))
@@ -265,7 +265,7 @@ void kv_gate_wait_ring(struct kv_agent *agent)
  * Leaving.
  */
 
-/* As many answers as may leave and find room. What was done and will never be on disk is no success. */
+/* Sends as many answers as may leave and find room. A write that will never be on disk is no success. */
 static unsigned answers_leave(struct conn *conn, struct kv_agent *agent, uint64_t durable, bool failed)
 {
 	unsigned n = 0;
@@ -431,7 +431,7 @@ int kv_thread_fd(const struct service_part *part)
 	return container_of(part, const struct kv_thread, part)->event;
 }
 
-/* It has woken: what there is to do, its turn finds. */
+/* Takes the wake-up: the part's turn finds what there is to do. */
 void kv_thread_readable(struct service_part *part)
 {
 	uint64_t count;

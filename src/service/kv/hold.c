@@ -23,7 +23,7 @@ static uint64_t read_number(const _Atomic uint64_t *number)
 	return atomic_load_explicit(number, memory_order_relaxed);
 }
 
-/* As many transfers have ended as there were when the agent began to wait. */
+/* True when as many transfers have ended as there were when the agent began to wait. */
 static bool waited_enough(const struct kv_agent *agent)
 {
 	return agent->beside & KV_BESIDE_WAIT && read_number(&kv_hold_of(agent)->ended) >= agent->waits_for;

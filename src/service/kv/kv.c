@@ -81,7 +81,7 @@ static void *kv_agent_new(struct service_part *part, const struct service_way *w
  * The operations.
  */
 
-/* What a row counts its requests as, and the counter's name. */
+/* Counters of a row's requests, and their names. */
 /* clang-format off */
 #define COUNTS(X) \
 	X(GETS, "kv_gets") \
@@ -328,7 +328,7 @@ static void kv_agent_ahead(struct conn *conn, const struct wire_record *const re
 	store_look_ahead(agent->thread->store, key, n);
 }
 
-/* Or it waits. */
+/* Sends the answer, or has it wait for the log. */
 static void reply_commit(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 			 struct wire_record *reply, enum wire_status status, uint32_t length, uint64_t tells)
 {

@@ -237,7 +237,7 @@ static inline uint64_t kv_number(const char *body)
 	return number;
 }
 
-/* What the way of a GET's answer depends on. */
+/* The conditions by which a GET's answer finds its way. */
 static inline struct wire_ways kv_get_ways(const struct kv_agent *agent, const struct wire_record *request)
 {
 	return (struct wire_ways){.push_max = request->flags & WIRE_TAKES_PUSH ? agent->push_max : 0};
@@ -246,7 +246,7 @@ static inline struct wire_ways kv_get_ways(const struct kv_agent *agent, const s
 /*
  * small.c
  */
-/* What a put asks for in the store's terms; its condition was checked. */
+/* A put in the store's terms; its condition was checked. */
 struct store_put kv_store_put(const struct wire_put *put, uint64_t now);
 
 /* A time to live from the wire made absolute; however long it is. */
@@ -255,7 +255,7 @@ static inline uint64_t kv_expires_of(uint64_t ttl, uint64_t now)
 	return ttl == 0 ? TIME_NEVER : time_after(now, time_of_us(ttl));
 }
 
-/* What the store knows of a key in the wire's terms. */
+/* A key's figures in the wire's terms. */
 struct wire_meta kv_wire_meta(const struct store_meta *meta, uint64_t now);
 
 /*
@@ -403,7 +403,7 @@ bool kv_hold_take(struct kv_agent *agent, uint64_t bytes);
 void kv_hold_give(struct kv_agent *agent, uint64_t bytes);
 /* Whether kv_hold_take() would say no, as far as one can tell without trying. */
 bool kv_hold_would_wait(const struct kv_agent *agent, uint64_t bytes);
-/* What was taken was not used: no transfer ended. */
+/* Gives back what was not used: no transfer ended. */
 void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes);
 
 /* Returns -EAGAIN: the request waits, and comes again when something ended, in a millisecond at the latest. */
@@ -434,7 +434,7 @@ void kv_again_expect(struct kv_agent *agent, const struct wire_record *request, 
 /* A request that comes behind may change the key. */
 void kv_again_before_write(struct kv_agent *agent, const void *key, size_t key_len);
 
-/* It came: what is known of it, NULL if nothing is. */
+/* Finds what is known of a get that comes again; NULL: nothing. */
 struct kv_again *kv_again_find(const struct kv_agent *agent, const struct wire_record *request);
 
 /* As store_get(), the value that it is to have: 0, -ENOENT, -ESTALE: that is not there any more. A pinned one goes back
@@ -442,7 +442,7 @@ struct kv_again *kv_again_find(const struct kv_agent *agent, const struct wire_r
 int kv_again_get(struct kv_agent *agent, struct kv_again *again, const void *key, size_t key_len,
 		 struct store_ref *ref);
 void kv_again_put_back(struct kv_agent *agent, const struct kv_again *again, struct store_ref *ref);
-/* It is answered, and does not come any more. `taken`: the pin is the caller's. */
+/* Ends it: it is answered, and does not come any more. `taken`: the pin is the caller's. */
 void kv_again_end(struct kv_agent *agent, struct kv_again *again, bool taken);
 /* A request of another kind under its id: the value is not wanted any more. */
 void kv_again_given_up(struct kv_agent *agent, uint32_t id);
@@ -461,7 +461,7 @@ static inline bool kv_gate_may_wait(const struct kv_agent *agent, const struct w
 	return unlikely(tells > agent->thread->committed || request->flags & WIRE_DURABLE);
 }
 
-/* It has to: asks the log. */
+/* Asks the log whether it has to. */
 bool kv_gate_waits(struct kv_agent *agent, uint64_t tells);
 
 /* What an answer tells of when it is of no single version: of a key that is not there, or its time to live; of all that
@@ -521,7 +521,7 @@ struct kv_waiter {
 };
 void kv_gate_wait(struct kv_thread *thread, struct kv_waiter *waiter, uint64_t tells);
 void kv_gate_wait_end(struct kv_thread *thread, struct kv_waiter *waiter);
-/* What is known to be on disk; UINT64_MAX: nothing has to be. */
+/* The last change that is known to be on disk; UINT64_MAX: none has to be. */
 uint64_t kv_gate_durable(struct kv_thread *thread);
 
 int kv_gate_init(struct kv_thread *thread);

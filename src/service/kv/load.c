@@ -67,7 +67,7 @@ uint64_t kv_expires_to_log(const struct kv_clocks *clocks, uint64_t expires)
 	return clocks->real - MIN(past, clocks->real);
 }
 
-/* What has expired has so since the machine's start, or the store's clock would not know it. */
+/* A time that is over is set after the machine's start, as the store's clock knows no earlier one. */
 static uint64_t kv_expires_from_log(const struct kv_clocks *clocks, uint64_t expires)
 {
 	uint64_t past;
@@ -156,7 +156,7 @@ static int late_add(struct loading *l, const struct wal_record *r, uint64_t hash
 	return 0;
 }
 
-/* In place of an older one, here or in the store. */
+/* Notes a value in place of an older one, here or in the store. */
 static int late_set(struct loading *l, const struct wal_record *r)
 {
 	uint64_t hash = key_hash(r);

@@ -233,7 +233,7 @@ static void writer_is_full(struct kv_log *log, bool full)
 		checkpoint_ask(log);
 }
 
-/* Before there is no room at all: a checkpoint may make some. */
+/* Asks for a checkpoint, which may make room, before there is none at all. */
 static void look_at_room(struct kv_log *log)
 {
 	struct wal_info info;
@@ -379,7 +379,7 @@ static void writer_rest(struct kv_log *log, uint64_t ns)
 		log_debug("kv", "log: woken for nothing");
 }
 
-/* Now and then, also where nothing comes, and at the end. */
+/* Looks at the files now and then, also where nothing comes, and at the end. */
 static int writer_look(struct kv_log *log, uint64_t now, bool last)
 {
 	bool removed = wal_is_removed(log->wal);
@@ -455,7 +455,7 @@ static void stop_thread(struct kv_log *log, pthread_t thread)
 	pthread_join(thread, NULL);
 }
 
-/* What was loaded is the beginning. */
+/* Begins with what was loaded. */
 static int log_begin(struct kv_log *log, uint64_t first)
 {
 	struct store_stats stats;

@@ -9,7 +9,7 @@
 #define KV_GROUP 1024 /* changes that are written at once */
 _Static_assert(KV_GROUP <= WAL_GROUP_MAX, "the log takes them by one call");
 
-/* What is written at the moment. The writer's alone. */
+/* Changes that are being written. The writer's alone. */
 struct kv_group {
 	struct store_change change[KV_GROUP];
 	struct wal_record record[KV_GROUP];

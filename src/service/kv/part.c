@@ -15,7 +15,7 @@ struct part {
 	uint64_t at, len; /* of the range that was asked for, what the value has */
 };
 
-/* What follows the reading. False: another has changed the key meanwhile, and it is read again. */
+/* Carries out what follows the reading. False: the key was changed meanwhile, and is read again. */
 static bool part_then(struct kv_agent *agent, const struct part *p)
 {
 	struct store *store = agent->thread->store;
@@ -34,7 +34,7 @@ static bool part_then(struct kv_agent *agent, const struct part *p)
 	return true;
 }
 
-/* What an answer has before the bytes. Returns its length. */
+/* Encodes what an answer has before the bytes. Returns its length. */
 static uint32_t head_encode(char *body, const struct wire_record *request, const struct part *p)
 {
 	struct wire_whole whole = {p->ref.len, p->ref.version};

@@ -280,7 +280,7 @@ int kv_write_value(struct conn *conn, struct kv_agent *agent, const struct wire_
 	return rc;
 }
 
-/* It goes on, or never will. False: there is no room now. */
+/* Ends the wait: the transfer goes on, or has failed. False: there is no room now. */
 static bool uncommitted_end(struct conn *conn, struct kv_transfer *t, bool failed)
 {
 	struct wire_record *reply = conn_reserve(conn, KV_WRITE_BODY, NULL);
@@ -315,7 +315,7 @@ unsigned kv_rendezvous_committed(struct conn *conn, struct kv_agent *agent, uint
 	return n;
 }
 
-/* Cheaper in the answer than by a write of its own, though it may take a message of its own. */
+/* Puts the value into the answer, which is cheaper than a write of its own, though it may take a message of its own. */
 static int inline_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 			const struct store_ref *ref)
 {
@@ -330,7 +330,7 @@ static int inline_value(struct conn *conn, struct kv_agent *agent, const struct 
 	return 0;
 }
 
-/* Behind the answer, which is reserved. */
+/* Sends the value behind the answer, which is reserved. */
 static void push_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *key,
 		       struct wire_record *reply, struct kv_transfer *t)
 {

@@ -148,7 +148,7 @@ static void arena_touch(char *arena, size_t size)
 		pthread_join(thread[--threads], NULL);
 }
 
-/* What makes no sense together. */
+/* Refuses settings that make no sense together. */
 static int log_check(const struct kv_settings *s)
 {
 	if (s->directory) {

@@ -164,7 +164,7 @@ void meet_wait_refused(struct meet_member *m, enum wire_status status, uint32_t 
 	meet_refuse(m, reply, status, why);
 }
 
-/* At some of them, when a member's time is up; then at the next ones in the turns that follow. */
+/* Looks at some of them, when a member's time is up; then at the next ones in the turns that follow. */
 int meet_turn(struct meet_thread *t)
 {
 	uint64_t now = service_part_now(&t->part);

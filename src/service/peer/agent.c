@@ -106,7 +106,7 @@ static uint32_t tell_page(struct meeting_agent *a)
 	return used;
 }
 
-/* In turn, a page to each. */
+/* Tells them in turn, a page to each. */
 static int tell_some(struct meeting_thread *t)
 {
 	uint32_t told = 0, used;
