@@ -55,11 +55,6 @@ bool kv_gate_waits(struct kv_agent *agent, uint64_t tells)
 	return tells > durable;
 }
 
-uint64_t kv_gate_removed(const struct kv_agent *agent, const void *key, size_t key_len)
-{
-	return store_removed(agent->thread->store, key, key_len);
-}
-
 /* When the log has failed, walks and figures go on: writes do not, so that there is nothing to wait for any more. */
 uint64_t kv_gate_all(const struct kv_agent *agent)
 {

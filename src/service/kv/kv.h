@@ -222,11 +222,11 @@ int kv_answer_too_large(struct conn *conn, struct kv_agent *agent, const struct 
 /* Longest value that this connection takes: without an arena for large ones it has to fit a message. */
 uint64_t kv_agent_value_max(const struct kv_agent *agent);
 
-/* Room for a value is made in steps, here as many as the turn has time for. `call` is one of the store's. */
-#define KV_STEPS(conn, rc, call)                                                                                       \
-	do {                                                                                                           \
-		(rc) = (call);                                                                                         \
-	} while (unlikely((rc) == -EAGAIN) && conn_time_left(conn) && !store_changes_full(agent->thread->store))
+/* Room for a value is made in steps, as many as the turn has time for: the store said rc; whether to call it again. */
+static inline bool kv_step_again(struct conn *conn, const struct kv_agent *agent, int rc)
+{
+	return unlikely(rc == -EAGAIN) && conn_time_left(conn) && !store_changes_full(agent->thread->store);
+}
 
 /* The number that some bodies begin with. */
 static inline uint64_t kv_number(const char *body)
@@ -466,7 +466,6 @@ bool kv_gate_waits(struct kv_agent *agent, uint64_t tells);
 
 /* What an answer tells of when it is of no single version: of a key that is not there, or its time to live; of all that
  * there is. Asked for behind the call of the store. */
-uint64_t kv_gate_removed(const struct kv_agent *agent, const void *key, size_t key_len);
 uint64_t kv_gate_all(const struct kv_agent *agent);
 
 static inline bool kv_gate_is_on(const struct kv_agent *agent, const struct wire_record *request)
@@ -477,7 +476,7 @@ static inline bool kv_gate_is_on(const struct kv_agent *agent, const struct wire
 static inline uint64_t kv_tells_removed(const struct kv_agent *agent, const struct wire_record *request,
 					const void *key, size_t key_len)
 {
-	return kv_gate_is_on(agent, request) ? kv_gate_removed(agent, key, key_len) : 0;
+	return kv_gate_is_on(agent, request) ? store_removed(agent->thread->store, key, key_len) : 0;
 }
 
 static inline uint64_t kv_tells_all(const struct kv_agent *agent, const struct wire_record *request)

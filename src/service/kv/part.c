@@ -255,7 +255,7 @@ int kv_serve_edit(struct conn *conn, struct kv_agent *agent, const struct wire_r
 		rc = edit_once(agent, kv_number(body), &e, &old);
 		store_unpin(agent->thread->store, &old);
 		late = rc == -EEXIST || rc == -ENOENT || rc == -ESTALE;
-	} while ((late || (rc == -EAGAIN && !store_changes_full(agent->thread->store))) && conn_time_left(conn));
+	} while ((late && conn_time_left(conn)) || kv_step_again(conn, agent, rc));
 	conn_charge(conn, 1 + (unsigned)(e.whole.length / 4096));
 	if (late) {
 		conn_yield(conn);

@@ -598,14 +598,14 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 	}
 	if (!kv_hold_take(agent, length))
 		return kv_hold_wait(conn, agent);
-	if (length <= shared->ahead)
-		KV_STEPS(conn, rc,
-			 store_reserve_for(store, named->key, named->key_len, length, &put, kv_now(agent->thread),
-					   &ref));
-	else
-		KV_STEPS(conn, rc,
-			 store_reserve_part(store, named->key, named->key_len, length, &put, shared->ahead / 2,
-					    kv_now(agent->thread), &ref, &ready));
+	do {
+		if (length <= shared->ahead)
+			rc = store_reserve_for(store, named->key, named->key_len, length, &put, kv_now(agent->thread),
+					       &ref);
+		else
+			rc = store_reserve_part(store, named->key, named->key_len, length, &put, shared->ahead / 2,
+						kv_now(agent->thread), &ref, &ready);
+	} while (kv_step_again(conn, agent, rc));
 	if (rc != 0) {
 		kv_hold_cancel(agent, length);
 		if (kv_write_waits(conn, agent, rc))
@@ -657,10 +657,12 @@ static void set_go_on(struct conn *conn, struct kv_agent *agent, struct kv_trans
 			conn_wait_writable(conn);
 			return;
 		}
-		if (t->ready < t->ref.len) /* it grows */
-			KV_STEPS(conn, rc,
-				 store_reserve_more(agent->thread->store, &t->ref, t->asked + shared->ahead / 2,
-						    &t->ready));
+		if (t->ready < t->ref.len) { /* it grows */
+			do {
+				rc = store_reserve_more(agent->thread->store, &t->ref, t->asked + shared->ahead / 2,
+							&t->ready);
+			} while (kv_step_again(conn, agent, rc));
+		}
 		if (rc == 0)
 			rc = piece_post(conn, t, &t->from);
 		if (rc == 0 && t->state == KV_TRANSFER_GROWING)
