@@ -306,15 +306,16 @@ struct kv_transfer {
 	struct kv_transfer *next_free;
 	struct kv_agent *agent;
 	struct store_ref ref;
-	struct wire_record request; /* of a SET: answered when the bytes are here; of a GET: when it is committed */
-	struct kv_write write;      /* of a GET that waits for that */
-	struct kv_ranges from;      /* of a SET in pieces */
-	uint64_t ready;             /* of a SET: bytes that there is room for, */
-	uint64_t asked;             /* and that were asked for */
-	unsigned pieces;            /* asked for, */
-	unsigned coming;            /* and not here yet */
-	bool failed;                /* one of them */
-	struct wire_put put;        /* zeros: always, for ever */
+	/* of a SET: answered when the bytes are here; of a GET: when it is committed */
+	struct wire_record request;
+	struct kv_write write; /* of a GET that waits for that */
+	struct kv_ranges from; /* of a SET in pieces */
+	uint64_t ready;        /* of a SET: bytes that there is room for, */
+	uint64_t asked;        /* and that were asked for */
+	unsigned pieces;       /* asked for, */
+	unsigned coming;       /* and not here yet */
+	bool failed;           /* one of them */
+	struct wire_put put;   /* zeros: always, for ever */
 	uint64_t key_hash;
 	uint64_t version;
 	enum wire_status status;

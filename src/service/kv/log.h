@@ -50,9 +50,9 @@ struct kv_log {
 	pthread_t checkpointer;
 	pthread_cond_t cond;
 	bool checkpoint_asked, checkpointing;
-	int checkpoint_error; /* of the last one */
-	_Atomic uint64_t checkpoint_began,
-		checkpoint_done; /* of one under way: when, 0: there is none; bytes of keys and values */
+	int checkpoint_error;              /* of the last one */
+	_Atomic uint64_t checkpoint_began; /* of one under way: when; 0: there is none */
+	_Atomic uint64_t checkpoint_done;  /* bytes of keys and values */
 
 	pthread_mutex_t lock; /* of what follows, and of the checkpoints */
 	struct list threads;  /* kv_thread.node */
