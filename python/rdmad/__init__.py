@@ -3,11 +3,11 @@ machine have. See rdmad-python(7)."""
 from . import _library
 from ._requests import Meta, Pending
 from .aio import AsyncStore
-from .errors import Conflict, Denied, Error, Gone, NoSpace, TimeoutError, WrongType  # pylint: disable=redefined-builtin
+from .errors import Conflict, Corrupt, Denied, Error, Gone, NoSpace, TimeoutError, WrongType  # pylint: disable=redefined-builtin
 from .store import Batch, Info, Registration, Store
 
 #: Of the library.
 __version__: str = _library.library.rdmad_version().decode()
 
-__all__ = ["AsyncStore", "Batch", "Conflict", "Denied", "Error", "Gone", "Info", "Meta", "NoSpace", "Pending", "Registration",
+__all__ = ["AsyncStore", "Batch", "Conflict", "Corrupt", "Denied", "Error", "Gone", "Info", "Meta", "NoSpace", "Pending", "Registration",
            "Store", "TimeoutError", "WrongType"]

@@ -158,6 +158,7 @@ FUNCTIONS["kv_fetchv"] = (c_int, [c_void_p, c_void_p, c_size_t, POINTER(kv_fetch
     POINTER(c_size_t), POINTER(kv_meta)])
 FUNCTIONS["kv_submit_fetchv"] = (c_int, [c_void_p, c_void_p, c_size_t, POINTER(kv_fetch), c_void_p, c_size_t,
     kv_result_callback, c_void_p])
+FUNCTIONS["kv_checksum"] = (c_uint64, [c_void_p, c_size_t])
 FUNCTIONS["kv_expect_length"] = (c_int, [c_void_p, c_void_p, c_size_t, c_uint64])
 
 kv_scan_callback = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, POINTER(kv_meta))
@@ -205,6 +206,9 @@ class kv_place(Structure):
 
 FUNCTIONS["kv_mget_into"] = (c_int, [c_void_p, POINTER(kv_place), c_size_t])
 FUNCTIONS["kv_mexists"] = (c_int64, [c_void_p, POINTER(kv_item), c_size_t, c_bool])
+FUNCTIONS["kv_mlease"] = (c_int64, [c_void_p, POINTER(kv_item), c_size_t, c_uint64, POINTER(c_size_t)])
+FUNCTIONS["kv_mrelease"] = (c_int, [c_void_p, POINTER(kv_item), c_size_t])
+FUNCTIONS["kv_submit_lease"] = (c_int, [c_void_p, c_void_p, c_size_t, c_uint64, kv_result_callback, c_void_p])
 FUNCTIONS["kv_submit_mset"] = (c_int64, [c_void_p, POINTER(kv_item), c_size_t, POINTER(kv_put_options),
     kv_result_callback, c_void_p])
 FUNCTIONS["kv_submit_mget_into"] = (c_int64, [c_void_p, POINTER(kv_place), c_size_t, kv_result_callback, c_void_p])
@@ -218,6 +222,7 @@ KV_OP_EXPIRE = 4
 KV_OP_COUNT = 5
 KV_OP_APPEND = 6
 KV_OP_SET_RANGE = 7
+KV_OP_LEASE = 8
 
 
 class kv_request(Structure):

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from typing import Any, NoReturn, Tuple, Union
+from typing import Any, NoReturn, Tuple, TypeVar, Union
 
 from . import _declarations as d
 from .errors import fail
@@ -13,6 +13,7 @@ Key = Union[str, bytes]
 #: bytes, bytearray, memoryview, array.array, a numpy array, ...: anything with the buffer protocol, in one piece; or
 #: memory as (address, length).
 Buffer = Any
+H = TypeVar("H", bound="Handle")
 
 
 def _load(name: str, variable: str, package: str) -> ctypes.CDLL:
@@ -102,6 +103,46 @@ def new_bytes(length: int) -> bytes:
 
 def encoded(key: Key) -> bytes:
     return key if type(key) is bytes else key.encode() if isinstance(key, str) else bytes(key)
+
+
+class Handle:
+    """What a library has made for the program, until close() or the end of ``with``. A subclass says how it ends."""
+
+    _what = "handle"
+    _handle: int | None = None
+
+    def __enter__(self: H) -> H:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            self.close()
+        except OSError:
+            if kind is None:
+                raise
+
+    def __del__(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle:
+            self._end(handle)
+
+    @property
+    def _open(self) -> int:
+        if not self._handle:
+            raise ValueError(f"the {self._what} is closed")
+        return self._handle
+
+    def _end(self, handle: int) -> int:
+        """0, or why it did not end well."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End it. It may be called again."""
+        handle, self._handle = self._handle, None
+        if handle:
+            status = self._end(handle)
+            if status:
+                raise_last(status)
 
 
 def sentence() -> str:

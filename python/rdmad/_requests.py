@@ -10,7 +10,7 @@ from typing import Any, Callable, Generic, NamedTuple, Sequence, TypeVar, Union
 
 from . import _declarations as d
 from ._library import Buffer, Key, Memory, address_of, encoded, library
-from .errors import Conflict, error_of
+from .errors import Conflict, Corrupt, error_of
 
 REQUEST = struct.Struct("QiiPNPNNQQQQqi4x")
 COMPLETION = struct.Struct("QiIPQQQQqB7x")
@@ -110,12 +110,37 @@ def _whole(c: Completion) -> int:
     return _checked(c)[5]
 
 
+def writable(buffer: Buffer) -> tuple[int, int, Any]:
+    """As address_of(), of memory that is filled."""
+    memory = Memory(buffer, writable=True)
+    return memory.address, memory.length, memory
+
+
 def vector_of(memories: Sequence[tuple[int, int, Any]]) -> Any:
     """An array of struct iovec."""
     vector = (d.iovec * max(1, len(memories)))()
     for at, (address, length, _) in enumerate(memories):
         vector[at].iov_base, vector[at].iov_len = address, length
     return vector
+
+
+CHECKSUM = 8  # bytes behind the others
+
+
+def checksum_of(memories: Sequence[tuple[int, int, Any]]) -> bytes:
+    """Of all their bytes, as it is stored behind them."""
+    vector = vector_of(memories)
+    return int(library.kv_checksum(ctypes.addressof(vector), len(memories))).to_bytes(CHECKSUM, "little")
+
+
+def check_sum(length: int, memories: Sequence[tuple[int, int, Any]], checksum: bytes | bytearray) -> int:
+    """How many bytes were read, without the checksum, which has to be right."""
+    expected = sum(memory[1] for memory in memories)
+    if length != expected + CHECKSUM:
+        raise Corrupt(errno.EBADMSG, f"the value has {length} bytes in place of {expected} and a checksum")
+    if checksum_of(memories) != checksum:
+        raise Corrupt(errno.EBADMSG, "the value has another checksum than it was stored with")
+    return expected
 
 
 class Requests:
@@ -157,16 +182,27 @@ class Requests:
         return self._request(decode, (name, vector, memories), op, 0, address_of(name)[0], len(name), ctypes.addressof(vector), 0,
                              len(memories), 0, ttl, 0, 0, 0, 0)
 
-    def put_pieces(self, key: Key, pieces: Sequence[Buffer], *, ttl: Ttl = None) -> Any:
-        if not pieces:
+    def put_pieces(self, key: Key, pieces: Sequence[Buffer], *, ttl: Ttl = None, checksum: bool = False) -> Any:
+        memories = [address_of(piece) for piece in pieces]
+        if checksum:
+            memories.append(address_of(checksum_of(memories)))
+        if not memories:
             return self.set(key, b"", ttl=ttl)
-        return self._of_pieces(_version, d.KV_OP_SET, key, [address_of(piece) for piece in pieces], microseconds(ttl))
+        return self._of_pieces(_version, d.KV_OP_SET, key, memories, microseconds(ttl))
 
-    def get_pieces(self, key: Key, pieces: Sequence[Buffer]) -> Any:
-        if not pieces:
+    def get_pieces(self, key: Key, pieces: Sequence[Buffer], *, checksum: bool = False) -> Any:
+        memories = [writable(piece) for piece in pieces]
+        if not memories:
             raise ValueError("there are no pieces to fill")
-        owners = [Memory(piece, writable=True) for piece in pieces]
-        return self._of_pieces(_length, d.KV_OP_GET, key, [(owner.address, owner.length, owner) for owner in owners])
+        if not checksum:
+            return self._of_pieces(_length, d.KV_OP_GET, key, memories)
+        stored = bytearray(CHECKSUM)
+
+        def decode(c: Completion) -> int | None:
+            length = _length(c)
+            return None if length is None else check_sum(length, memories, stored)
+
+        return self._of_pieces(decode, d.KV_OP_GET, key, [*memories, writable(stored)])
 
     def delete(self, key: Key, *, if_version: int | None = None) -> Any:
         return self._of_key(_found, d.KV_OP_DELETE, key, version=if_version or 0)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _declarations as d
-from ._library import Buffer, Memory, address_of, bytes_address, library, new_bytes, raise_last
-from .errors import Error
+from ._library import Buffer, Handle, Memory, address_of, bytes_address, library, new_bytes, raise_last
 from .store import options_of
 
 
@@ -55,38 +54,20 @@ def _checked(status: int) -> int:
     return status
 
 
-class Channel:
+class Channel(Handle):
     """One end of a channel, by open() or Listener.accept(). One thread may put while another gets."""
 
+    _what = "channel"
+
     def __init__(self, handle: int):
-        self._handle: int | None = handle
+        self._handle = handle
 
-    def __enter__(self) -> "Channel":
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        try:
-            self.close()
-        except Error:
-            if kind is None:
-                raise
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            library.rdmad_channel_close(self._handle)
-            self._handle = None
-
-    @property
-    def _open(self) -> int:
-        if not self._handle:
-            raise ValueError("the channel is closed")
-        return self._handle
+    def _end(self, handle: int) -> int:
+        return library.rdmad_channel_close(handle)
 
     def close(self) -> None:
         """Flush, tell the other end, and end this one. An error: what was put may not have arrived."""
-        handle, self._handle = self._handle, None
-        if handle:
-            _checked(library.rdmad_channel_close(handle))
+        super().close()
 
     def put(self, data: Buffer, timeout: float | None = None) -> None:
         """Put all of it. TimeoutError: nothing was put, if it has up to half of the capacity."""
@@ -155,36 +136,20 @@ class Channel:
         _checked(library.rdmad_channel_progress(self._open))
 
 
-class Listener:
+class Listener(Handle):
     """The server of a channel's name."""
+
+    _what = "listener"
 
     def __init__(self, url: str, size: int, *, require_rdma: bool = False, poll: float | None = None,
                  device: str | None = None):
         handle = ctypes.c_void_p()
-        self._handle: int | None = None
-        self._size = size
         _checked(library.rdmad_channel_listen(url.encode(), size, _options(5.0, require_rdma, poll, device), handle))
         self._handle = handle.value
 
-    def __enter__(self) -> "Listener":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()
-
-    def close(self) -> None:
-        handle, self._handle = getattr(self, "_handle", None), None
-        if handle:
-            library.rdmad_channel_listener_close(handle)
-
-    @property
-    def _open(self) -> int:
-        if not self._handle:
-            raise ValueError("the listener is closed")
-        return self._handle
+    def _end(self, handle: int) -> int:
+        library.rdmad_channel_listener_close(handle)
+        return 0
 
     def accept(self, timeout: float | None = None) -> Channel:
         """Wait for the next client. TimeoutError: none came."""

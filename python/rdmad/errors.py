@@ -33,6 +33,10 @@ class Denied(Error, PermissionError):
     """The server does not admit this client, or the client may not do that."""
 
 
+class Corrupt(Error):
+    """A value that was stored with a checksum has another one, or another length."""
+
+
 class WrongType(Error):
     """The value is not of a type that the call takes: it is a hash, say."""
 

@@ -15,7 +15,7 @@ import math
 from typing import Any, NoReturn
 
 from . import _declarations as d
-from ._library import Buffer, Memory, address_of, bytes_address, new_bytes, rdma_library
+from ._library import Buffer, Handle, Memory, address_of, bytes_address, new_bytes, rdma_library
 from .errors import fail
 
 library = rdma_library()
@@ -59,29 +59,31 @@ def _like(data: Buffer, times: int = 1) -> Any:
     return array.array("B" if code == "c" else code, bytes(view.nbytes * times))
 
 
-class Group:
+class Group(Handle):
     """Members with ranks. All of them call the collective operations, in the same order."""
+
+    _what = "group"
 
     def __init__(self, context: "Context", handle: int):
         self._context = context
-        self._handle: int | None = handle
+        self._handle = handle
 
-    def __enter__(self) -> "Group":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.free()
+    def __del__(self) -> None:
+        """To leave is the program's to say: the others' operations fail. The context frees it."""
 
     @property
     def _open(self) -> int:
-        if not self._handle or not self._context._handle:
-            raise ValueError("the group or its context was closed")
-        return self._handle
+        self._context._open  # pylint: disable=pointless-statement
+        return super()._open
+
+    def _end(self, handle: int) -> int:
+        if self._context._handle:
+            library.rdma_group_free(handle)
+        return 0
 
     def free(self) -> None:
-        handle, self._handle = self._handle, None
-        if handle and self._context._handle:
-            library.rdma_group_free(handle)
+        """Leave it, as close() does."""
+        self.close()
 
     @property
     def rank(self) -> int:
@@ -183,13 +185,14 @@ class Group:
         return out
 
 
-class Context:
+class Context(Handle):
     """A program's place among its peers. Used by one thread at a time."""
+
+    _what = "context"
 
     def __init__(self, ip: str | None = None, port: int = 0, *, server: bool = False, timeout: float | None = None,
                  connect_timeout: float = 5.0, require_rdma: bool = False, progress_thread: bool = False,
                  max_peers: int = 0, buf_size: int = 0):
-        self._handle: int | None = None
         options = d.rdma_options(
             max_peers=max_peers, buf_size=buf_size, require_rdma=require_rdma, progress_thread=progress_thread,
             connect_timeout_ms=math.ceil(connect_timeout * 1000), timeout_ms=0 if timeout is None else math.ceil(timeout * 1000))
@@ -203,26 +206,13 @@ class Context:
         """A context that accepts peers, and may connect to others."""
         return cls(ip, port, server=True, **options)
 
-    def __enter__(self) -> "Context":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()
+    def _end(self, handle: int) -> int:
+        library.rdma_cleanup(handle)
+        return 0
 
     def close(self) -> None:
         """End all that belongs to it. What was sent is delivered first."""
-        handle, self._handle = getattr(self, "_handle", None), None
-        if handle:
-            library.rdma_cleanup(handle)
-
-    @property
-    def _open(self) -> int:
-        if not self._handle:
-            raise ValueError("the context is closed")
-        return self._handle
+        super().close()
 
     @property
     def port(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 
 from ._library import Buffer
 from .errors import Error
-from .store import Registration, Store
+from .store import Registration, Store, options_among
 
 try:
     from sglang.srt.mem_cache.hicache_storage import (  # type: ignore[import]
@@ -31,7 +31,6 @@ except ImportError:
 
 _log = logging.getLogger(__name__)
 _KV = "kv"
-_OPTIONS = ("key", "require_rdma", "require_encryption", "timeout", "connect_timeout", "reconnect", "poll", "progress_thread")
 
 
 def _tensor_memory(tensor: Any) -> tuple[int, int]:
@@ -49,10 +48,9 @@ class Storage(_Base):  # type: ignore[misc]
 
     def __init__(self, storage_config: Any, kwargs: dict[str, Any] | None = None):
         extra = {**(getattr(storage_config, "extra_config", None) or {}), **(kwargs or {})}
-        options = {name: extra[name] for name in _OPTIONS if name in extra}
-        options.setdefault("reconnect", float("inf"))
-        self.store = Store(extra.get("address", "127.0.0.1"), **options)
+        self.store = Store(extra.get("address", "127.0.0.1"), **options_among(extra))
         self._prefix = extra.get("prefix", "")
+        self._checksum = bool(extra.get("checksum", False))
         self._suffix = self._suffix_of(storage_config)
         self._registrations: list[Registration] = []
         self.registered_pools: dict[str, Any] = {}
@@ -120,14 +118,14 @@ class Storage(_Base):  # type: ignore[misc]
     def _get_pages(self, names: Sequence[str], pool: Any, host_indices: Any) -> list[bool]:
         pages = list(self._pages(pool, len(names), host_indices)) if names else []
         batch = self.store.batch()
-        pending = [batch.get_pieces(name, pieces) for name, pieces in zip(names, pages)]
+        pending = [batch.get_pieces(name, pieces, checksum=self._checksum) for name, pieces in zip(names, pages)]
         batch.run()
         return [self._went_well(each, sum(size for _, size in pieces)) for each, pieces in zip(pending, pages)]
 
     def _set_pages(self, names: Sequence[str], pool: Any, host_indices: Any) -> list[bool]:
         pages = list(self._pages(pool, len(names), host_indices)) if names else []
         batch = self.store.batch()
-        pending = [batch.put_pieces(name, pieces) for name, pieces in zip(names, pages)]
+        pending = [batch.put_pieces(name, pieces, checksum=self._checksum) for name, pieces in zip(names, pages)]
         batch.run()
         return [self._went_well(each) for each in pending]
 

@@ -12,7 +12,8 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from . import _declarations as d
 from ._library import Buffer, Key, Memory, address_of, bytes_address, encoded, library, new_bytes, raise_last, sentence
-from ._requests import KEEP, Meta, Pending, Queue, Requests, Ttl, condition_of, microseconds, status_error, vector_of
+from ._requests import (CHECKSUM, KEEP, Meta, Pending, Queue, Requests, Ttl, check_sum, checksum_of, condition_of,
+                        microseconds, status_error, vector_of, writable)
 from .errors import Conflict, Error, Gone, error_of
 
 T = TypeVar("T")
@@ -61,6 +62,16 @@ def options_of(*, key: str | os.PathLike[str] | None, require_rdma: bool, requir
     if key is not None:
         options.key_file = os.fsencode(key)
     return options
+
+
+#: Of a Store, beside the address.
+OPTIONS = ("key", "require_rdma", "require_encryption", "timeout", "connect_timeout", "reconnect", "poll",
+           "progress_thread")
+
+
+def options_among(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a Store among those of a cache's adapter, which connects again for ever unless it says otherwise."""
+    return {"reconnect": math.inf, **{name: config[name] for name in OPTIONS if name in config}}
 
 
 def open_handle(address: str, options: d.rdmad_options, reconnect: float | None) -> int:
@@ -153,7 +164,8 @@ class Batch(Requests):
         """No answer came for too long, or the connection has ended."""
         error = error_of(status or -errno.ETIMEDOUT, sentence() or "no answer came for too long")
         for tag in range(at):
-            library.kv_cancel_tag(self._store._handle, tag)
+            if not self._pending[tag][0].done:
+                library.kv_cancel_tag(self._store._handle, tag)
         while outstanding > 0:
             status, completions = queue.done(0)
             if status <= 0:
@@ -441,10 +453,12 @@ class Store:
 
     # Pieces
 
-    def put_pieces(self, key: Key, pieces: Sequence[Buffer], *, ttl: Ttl = None) -> int:
-        """Store a value that lies in several pieces, and return its version."""
+    def put_pieces(self, key: Key, pieces: Sequence[Buffer], *, ttl: Ttl = None, checksum: bool = False) -> int:
+        """Store a value that lies in several pieces, and return its version. ``checksum``: with one behind it."""
         name = encoded(key)
         memories = [address_of(piece) for piece in pieces]
+        if checksum:
+            memories.append(address_of(checksum_of(memories)))
         vector = vector_of(memories)
         options = d.kv_put_options(d.KV_ALWAYS, 0, microseconds(ttl))
         with self._lock:
@@ -452,18 +466,22 @@ class Store:
                                         self._version))
             return self._version.value
 
-    def get_pieces(self, key: Key, pieces: Sequence[Buffer]) -> int | None:
-        """Fill the pieces one after the other. Returns the value's length; None: no such key."""
+    def get_pieces(self, key: Key, pieces: Sequence[Buffer], *, checksum: bool = False) -> int | None:
+        """Fill the pieces one after the other. Returns the value's length; None: no such key. ``checksum``: it was
+        stored with one, which is compared; Corrupt: it is wrong, or the value is not as long as the pieces."""
         name = encoded(key)
-        owners = [Memory(piece, writable=True) for piece in pieces]
-        vector = vector_of([(owner.address, owner.length, owner) for owner in owners])
+        memories = [writable(piece) for piece in pieces]
+        stored = bytearray(CHECKSUM if checksum else 0)
+        ranges = [*memories, writable(stored)] if checksum else memories
+        vector = vector_of(ranges)
         with self._lock:
-            status = library.kv_fetchv(self._handle, name, len(name), None, ctypes.addressof(vector), len(owners),
+            status = library.kv_fetchv(self._handle, name, len(name), None, ctypes.addressof(vector), len(ranges),
                                        self._length, None)
             if status == -errno.ENOENT:
                 return None
             self._count(status)
-            return self._length.value
+            length = self._length.value
+        return check_sum(length, memories, stored) if checksum else length
 
     # Many keys
 
@@ -537,6 +555,20 @@ class Store:
         """How many of the keys come before the first missing one."""
         return self._exists(keys, True)[0]
 
+    def lease(self, keys: Sequence[Key], seconds: float) -> list[bool]:
+        """Which keys are there; their values are not evicted for that long, as far as the server's limits go."""
+        names = [encoded(key) for key in keys]
+        items = self._items(names)
+        with self._lock:
+            self._count(library.kv_mlease(self._handle, items, len(names), microseconds(seconds), self._length))
+        return [item.status == 0 for item in items[:len(names)]]
+
+    def release(self, keys: Sequence[Key]) -> None:
+        """End the leases that the keys have."""
+        names = [encoded(key) for key in keys]
+        with self._lock:
+            self._count(library.kv_mrelease(self._handle, self._items(names), len(names)))
+
     def delete_many(self, keys: Sequence[Key]) -> int:
         """Returns how many there were."""
         batch = self.batch()
@@ -553,7 +585,16 @@ class Store:
 
     def scan(self, prefix: Key = b"") -> Iterator[tuple[bytes, Meta]]:
         """The keys that begin so. One that is there all the time comes at least once."""
-        name, cursor, page = encoded(prefix), ctypes.c_uint64(), []
+        cursor = 0
+        while True:
+            cursor, page = self.scan_page(cursor, prefix)
+            yield from page
+            if not cursor:
+                return
+
+    def scan_page(self, cursor: int = 0, prefix: Key = b"", limit: int = 0) -> tuple[int, list[tuple[bytes, Meta]]]:
+        """One page of a scan, of up to ``limit`` keys, and the cursor of the next; 0 begins, and is behind the last page."""
+        name, at, page = encoded(prefix), ctypes.c_uint64(cursor), []
 
         def each(_: Any, key: int, key_len: int, meta: Any) -> int:
             found = meta.contents
@@ -561,14 +602,9 @@ class Store:
                          Meta(found.length, found.version, found.ttl_us / 1e6 if found.ttl_us else None)))
             return 0
 
-        callback = d.kv_scan_callback(each)
-        while True:
-            page.clear()
-            with self._lock:
-                self._count(library.kv_scan(self._handle, cursor, name, len(name), 0, callback, None))
-            yield from list(page)
-            if not cursor.value:
-                return
+        with self._lock:
+            self._count(library.kv_scan(self._handle, at, name, len(name), limit, d.kv_scan_callback(each), None))
+        return at.value, page
 
     def keys(self, prefix: Key = b"") -> Iterator[bytes]:
         for key, _ in self.scan(prefix):

@@ -80,7 +80,8 @@ extern const struct ctl_option ctl_globals[]; /* options.c: accepted by every co
 #define CTL_FILES(ROW) \
 	ROW(ping) \
 	ROW(kv) ROW(kv_keys) ROW(kv_part) ROW(kv_walk) ROW(kv_move) ROW(kv_import) ROW(kv_run) \
-	ROW(bench_kv) ROW(bench_ping) ROW(bench_sweep) ROW(bench_channel) ROW(bench_gpu) ROW(bench_peer) \
+	ROW(bench_kv) ROW(bench_blocks) ROW(bench_ping) ROW(bench_sweep) \
+	ROW(bench_channel) ROW(bench_gpu) ROW(bench_peer) \
 	ROW(gpu) ROW(channel_names) ROW(channel) ROW(peer) ROW(peer_groups) \
 	ROW(control) ROW(log) ROW(key) ROW(completion) ROW(version) ROW(help)
 /* clang-format on */
@@ -502,6 +503,9 @@ struct bench_result {
 	uint64_t unsent;     /* of a rate: requests that were due and never sent */
 	uint64_t at;         /* of a slice: ns from the begin of the measurement to its end; else 0 */
 	uint64_t keys;       /* of kv: different keys that were used */
+	uint64_t blocks;     /* of requests of blocks: that were asked for; else 0 */
+	uint64_t hits;       /* of these: that were there */
+	bool step;           /* it is a step of the operations of another result */
 	uint64_t depth;      /* requests outstanding on each connection, at most */
 	const char *way;     /* of kv: "eager" or "rendezvous"; else NULL */
 	uint64_t begin, end; /* time_now(); begin TIME_NEVER: nothing was measured */
@@ -512,6 +516,9 @@ struct bench_result {
 };
 
 void bench_result_init(struct bench_result *result, const char *op);
+
+/* Add a part of what was measured to the whole. */
+void bench_result_merge(struct bench_result *into, const struct bench_result *from);
 
 /* Keep the first error; `why` "" or NULL: strerror's. */
 void bench_result_fail(struct bench_result *result, int error, const char *why);

@@ -103,7 +103,7 @@ void memc_flag_number(struct memc_out *out, char letter, uint64_t number)
 	memc_put_number(out, number);
 }
 
-void memc_flag_key(struct memc_out *out, const struct memc_command *c)
+static void flag_key(struct memc_out *out, const struct memc_command *c)
 {
 	char *to;
 
@@ -118,19 +118,20 @@ void memc_flag_key(struct memc_out *out, const struct memc_command *c)
 	memc_flag(out, 'b');
 }
 
-void memc_flag_echo(struct memc_out *out, const struct memc_word *flag)
+void memc_flag_echo(struct memc_out *out, const struct memc_command *c, const struct memc_word *flag)
 {
-	memc_put(out, " ", 1);
-	memc_put(out, flag->at, flag->len);
+	if (memc_letter(flag) == 'k') {
+		flag_key(out, c);
+	} else if (memc_letter(flag) == 'O') {
+		memc_put(out, " ", 1);
+		memc_put(out, flag->at, flag->len);
+	}
 }
 
 void memc_flags_echo(struct memc_out *out, const struct memc_command *c)
 {
 	for (unsigned i = 0; i < c->flags; i++)
-		if (memc_letter(&c->flag[i]) == 'O')
-			memc_flag_echo(out, &c->flag[i]);
-		else if (memc_letter(&c->flag[i]) == 'k')
-			memc_flag_key(out, c);
+		memc_flag_echo(out, c, &c->flag[i]);
 }
 
 /*

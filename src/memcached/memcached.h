@@ -143,8 +143,8 @@ char *memc_write_value(char *to, const struct memc_word *key, uint32_t flags, ui
 /* What stands behind a meta answer's first word: a letter and a number; the key of the command; a flag as it came. */
 void memc_flag(struct memc_out *out, char letter);
 void memc_flag_number(struct memc_out *out, char letter, uint64_t number);
-void memc_flag_key(struct memc_out *out, const struct memc_command *command);
-void memc_flag_echo(struct memc_out *out, const struct memc_word *flag);
+/* O and k, as they were asked for; nothing for other flags. */
+void memc_flag_echo(struct memc_out *out, const struct memc_command *command, const struct memc_word *flag);
 /* The flags O and k of the command, which each answer has. */
 void memc_flags_echo(struct memc_out *out, const struct memc_command *command);
 

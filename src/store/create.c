@@ -90,6 +90,7 @@ int store_create(const struct store_config *config, struct store **out)
 	if (rc != 0)
 		goto close_arena;
 	pthread_mutex_init(&store->window_lock, NULL);
+	events_init(&store->events);
 	*out = store;
 	return 0;
 
@@ -118,6 +119,7 @@ void store_destroy(struct store *store)
 		return;
 	for (unsigned i = 0; i < store->stripes; i++)
 		must(stripe_pins(&store->stripe[i]) == 0);
+	events_fini(&store->events);
 	pthread_mutex_destroy(&store->window_lock);
 	stripes_free(store);
 	arena_fini(&store->arena);

@@ -568,6 +568,31 @@ struct owner {
 	struct index_cursor hand;
 };
 
+/*
+ * event.c: which keys were changed, for those that watch.
+ */
+#define EVENT_WORDS 15
+
+struct event_slot {
+	_Atomic uint64_t state;
+	_Atomic uint64_t word[EVENT_WORDS]; /* of an event's first: type and length, note, then the key */
+};
+
+struct events {
+	_Atomic bool on;         /* somebody watches */
+	struct event_slot *slot; /* NULL: nobody did yet */
+	pthread_mutex_t lock;    /* of the list, and of `slot` */
+	struct list watchers;
+	_Alignas(CACHE_LINE) _Atomic uint64_t head; /* the number that is drawn next */
+	_Atomic uint64_t lost;                      /* slots that no writer could have */
+	_Alignas(CACHE_LINE) _Atomic unsigned sleepers;
+};
+
+void events_init(struct events *e);
+void events_fini(struct events *e);
+/* When the stripe's lock is given back. */
+void events_wake(struct store *store);
+
 struct store {
 	enum store_eviction eviction;
 	uint64_t value_max;
@@ -583,6 +608,7 @@ struct store {
 	struct order order;
 	struct arena arena;
 	struct changes changes;
+	struct events events;
 };
 
 /* One grant, where changes are asked for. */
@@ -637,6 +663,7 @@ static inline bool stripe_is_mine(const struct stripe *s)
 /* Items that left the index under a stripe's lock, chained by queue_next, to be released after it. */
 struct dead {
 	struct store_item *first;
+	bool told; /* events were put, and watchers are to be woken */
 };
 
 static inline void dead_add(const struct arena *a, struct dead *dead, struct store_item *item)
@@ -659,8 +686,28 @@ void store_dead_release(struct store *store, struct dead *dead);
 static inline void stripe_unlock(struct store *store, struct stripe *s, struct dead *dead)
 {
 	lock_give(&s->lock, LOCK_STRIPE);
-	if (unlikely(dead->first))
+	if (unlikely(dead->first || dead->told))
 		store_dead_release(store, dead);
+}
+
+/* Tell watchers of a key, under its stripe's lock; item NULL: of none. */
+struct event {
+	enum store_event_type type;
+	const struct store_item *item;
+	uint64_t note;
+	bool fresh, timed; /* see struct store_event */
+};
+void event_put(struct store *store, const struct event *event, struct dead *dead);
+
+/* A write gave it its time, not what it took the place of. */
+static inline bool item_is_timed(const struct store_item *item, bool kept)
+{
+	return item->expires != TIME_NEVER && !kept;
+}
+
+static inline bool events_on(const struct store *store)
+{
+	return unlikely(atomic_load_explicit(&store->events.on, memory_order_relaxed));
 }
 
 /* Why an item leaves the index. The first two are changes, which use a grant up. Expiry is none: the time stands in the

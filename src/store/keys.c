@@ -191,6 +191,20 @@ static void flush_step(struct store *store, uint64_t *cursor, uint64_t *deleted)
 	*cursor = at < store->stripes ? at << 32 | in.place : 0;
 }
 
+/* All is gone: sooner, a watcher might read again what is about to go. */
+static void flush_tell(struct store *store)
+{
+	struct stripe *s = &store->stripe[0];
+	struct dead dead = {0};
+
+	if (!events_on(store))
+		return;
+	lock_take(&s->lock, LOCK_STRIPE);
+	event_put(store, &(struct event){STORE_EVENT_FLUSHED}, &dead);
+	lock_give(&s->lock, LOCK_STRIPE);
+	store_dead_release(store, &dead);
+}
+
 int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted)
 {
 	int rc = *cursor ? 0 : changes_flush(store);
@@ -200,6 +214,8 @@ int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted)
 		return rc;
 	atomic_fetch_add_explicit(&store->changes.flush_steps, 1, memory_order_relaxed);
 	flush_step(store, cursor, deleted);
+	if (!*cursor)
+		flush_tell(store);
 	return 0;
 }
 
@@ -219,8 +235,10 @@ bool store_flush_rest(struct store *store, uint64_t now)
 	if (!c->flush_cursor)
 		c->flushing = atomic_load(&c->flush);
 	flush_step(store, &c->flush_cursor, &deleted);
-	if (!c->flush_cursor)
+	if (!c->flush_cursor) {
 		c->flushed = c->flushing;
+		flush_tell(store);
+	}
 	return c->flush_cursor;
 }
 

@@ -74,15 +74,23 @@ void store_dead_release(struct store *store, struct dead *dead)
 			store_item_release(store, item);
 	}
 	dead->first = NULL;
+	if (unlikely(dead->told))
+		events_wake(store);
+	dead->told = false;
 }
 
 void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item, enum drop why,
 		     struct dead *dead)
 {
+	static const enum store_event_type event[] = {[DROP_DELETED] = STORE_EVENT_DELETED,
+						      [DROP_EVICTED] = STORE_EVENT_EVICTED,
+						      [DROP_EXPIRED] = STORE_EVENT_EXPIRED};
 	uint64_t lsn;
 	bool copy;
 
 	must(stripe_is_mine(s));
+	if (events_on(store) && why != DROP_FLUSHED)
+		event_put(store, &(struct event){event[why], item}, dead);
 	index_remove(&s->index, slot);
 	item_leave(store, s, item);
 	s->deletes += why == DROP_DELETED || why == DROP_FLUSHED;
@@ -484,6 +492,11 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 		evict_add(store, s, item);
 	}
 	s->sets++;
+	if (events_on(store))
+		event_put(
+			store,
+			&(struct event){STORE_EVENT_SET, item, put->note, !old, item_is_timed(item, put->keep_expiry)},
+			dead);
 	if (unlikely(store->changes.on)) {
 		atomic_store_explicit(&item->refs, change_is_copy(item, STORE_CHANGE_SET) ? 1 : 2,
 				      memory_order_release);
@@ -720,6 +733,9 @@ int store_expire(struct store *store, const void *key, size_t key_len, uint64_t 
 		wheel_remove(store, t.s, t.item);
 		t.item->expires = expires;
 		wheel_add(store, t.s, t.item, now);
+		if (events_on(store))
+			event_put(store, &(struct event){STORE_EVENT_EXPIRY, t.item, .timed = expires != TIME_NEVER},
+				  &t.dead);
 		if (unlikely(store->changes.on)) {
 			if (!change_is_copy(t.item, STORE_CHANGE_EXPIRE))
 				atomic_fetch_add_explicit(&t.item->refs, 1, memory_order_relaxed);

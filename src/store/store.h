@@ -178,6 +178,7 @@ struct store_put {
 	uint8_t type;         /* an enum store_type, and STORE_STALE */
 	uint32_t flags;       /* the client's, of no meaning here */
 	uint16_t owner;       /* below STORE_OWNERS: for whom it counts from now on, see store_set_limit(); 0: nobody */
+	uint64_t note;        /* the caller's, see struct store_event */
 };
 
 /* store_reserve() for an item that is to have attributes or an owner, or perhaps, as it keeps those of another: with
@@ -272,6 +273,7 @@ struct store_step {
 	struct store_ref ref; /* of PUT: a reservation, whole and filled, with the attributes that it was made with; of
 			       * others undefined afterwards */
 	uint64_t expires;     /* of PUT and EXPIRE */
+	uint64_t note;        /* see struct store_event */
 	uint64_t version;     /* out: of PUT, the new one; of EXPIRE, that of the item; else 0 */
 };
 
@@ -376,6 +378,53 @@ void store_changes_begin(struct store *store, uint64_t last);
 unsigned store_changes_take(struct store *store, struct store_change *out, unsigned most);
 /* Done with some: their items and places in the ring are given back. In any order. */
 void store_changes_release(struct store *store, struct store_change *change, unsigned n);
+
+/*
+ * Events: which keys were changed, by whatever client, or have expired or were evicted, for those that keep copies of
+ * values elsewhere. An event comes when the change is to be seen: what is read behind it is no older. Where several
+ * threads change different keys, their events come in any order. Nobody waits for a watcher: one that is more than a
+ * lap of the ring behind (some 65,000 keys of at most 104 bytes) is told that it missed some. While nobody watches it
+ * costs a look at a flag.
+ */
+enum store_event_type {
+	STORE_EVENT_MISSED, /* of any key, and in any number */
+	STORE_EVENT_SET,    /* written */
+	STORE_EVENT_DELETED,
+	STORE_EVENT_EXPIRY, /* it expires at another time, or no more */
+	STORE_EVENT_EXPIRED,
+	STORE_EVENT_EVICTED,
+	STORE_EVENT_FLUSHED, /* all keys that were there before */
+};
+
+struct store_event {
+	enum store_event_type type;
+	bool fresh;      /* of SET: there was no such key */
+	bool timed;      /* of SET and EXPIRY: it has got a time at which it expires */
+	uint64_t number; /* rises, with gaps */
+	uint64_t note;   /* of the put or step that it comes of; 0 of others */
+	size_t key_len;  /* 0 of MISSED and FLUSHED */
+	unsigned char key[STORE_KEY_MAX];
+};
+
+/* One thread's, in its memory. */
+struct store_watcher {
+	struct list node;
+	uint64_t next, lost;
+	int fd;
+	_Atomic bool asleep;
+};
+
+/* Events from here on. `fd` is an eventfd, to which 1 is written when there are events for a watcher that sleeps; it
+ * stays the caller's. 0 or -ENOMEM. */
+int store_watch_begin(struct store *store, struct store_watcher *watcher, int fd);
+void store_watch_end(struct store *store, struct store_watcher *watcher);
+/* The next event; false: there is none now. */
+bool store_watch_next(struct store *store, struct store_watcher *watcher, struct store_event *out);
+/* The number that the next event gets: those below it are of changes that a read from here on sees. */
+uint64_t store_event_head(const struct store *store);
+/* Before the thread sleeps, and behind it. False: do not sleep, there is something. */
+bool store_watch_sleep(struct store *store, struct store_watcher *watcher);
+void store_watch_rise(struct store *store, struct store_watcher *watcher);
 
 /*
  * Loading what was kept, before store_changes_begin(): by store_set() and store_publish() under STORE_IF_OLDER, with

@@ -62,7 +62,10 @@
 	X(COUNT, 33, count, "count")             /* delta, ttl of a new key, 8 bytes each, key. Reply as INCR */ \
 	X(PUT_PIECES, 34, put_pieces, "put pieces") /* struct wire_put, key, pieces; arg as SET. Reply as PUT */ \
 	/* struct wire_fetch, key, pieces; arg as SET. Reply as FETCH */ \
-	X(FETCH_PIECES, 35, fetch_pieces, "fetch pieces")
+	X(FETCH_PIECES, 35, fetch_pieces, "fetch pieces") \
+	/* time, 8 bytes, 0: give it back; key. Reply: the time that was granted, 8 bytes, 0: it is not leased. \
+	 * For servers whose accept has WIRE_LEASES. */ \
+	X(LEASE, 36, lease, "lease")
 /* clang-format on */
 
 /* Times to live are in microseconds: in a request from its execution on, in a reply the rest. 0: does not expire. */

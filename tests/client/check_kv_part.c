@@ -514,6 +514,23 @@ START_TEST(test_handle_of_its_type)
 }
 END_TEST
 
+START_TEST(test_checksum)
+{
+	struct iovec whole = {(void *)(uintptr_t) "the bytes of a value", 20}, parts[3];
+	uint64_t sum = kv_checksum(&whole, 1);
+
+	for (size_t at = 0; at <= whole.iov_len; at++) {
+		parts[0] = (struct iovec){whole.iov_base, at};
+		parts[1] = (struct iovec){NULL, 0};
+		parts[2] = (struct iovec){(char *)whole.iov_base + at, whole.iov_len - at};
+		ck_assert_uint_eq(kv_checksum(parts, 3), sum);
+	}
+	whole.iov_len--;
+	ck_assert_uint_ne(kv_checksum(&whole, 1), sum);
+	ck_assert_uint_eq(kv_checksum(NULL, 0), 0x2d06800538d394c2); /* of nothing, as XXH3's authors tell */
+}
+END_TEST
+
 static TCase *add(Suite *suite, const char *name, void (*up)(void))
 {
 	TCase *tc = suite_case(suite, name, up, tear_down);
@@ -532,6 +549,7 @@ static TCase *add(Suite *suite, const char *name, void (*up)(void))
 	tcase_add_test(tc, test_many);
 	tcase_add_test(tc, test_delete_prefix);
 	tcase_add_test(tc, test_handle_of_its_type);
+	tcase_add_test(tc, test_checksum);
 	return tc;
 }
 

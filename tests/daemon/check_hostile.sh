@@ -6,7 +6,7 @@
 need jq python3
 
 listen=(tcp://127.0.0.1:0)
-attacks=(credits:40 half:40 scan:8 reserve:8 sink:40 large:40 idle:64 flood:1 stutter:1 pour:40 names:40 groups:40 members:40 joins:40 descriptors:9 control:9)
+attacks=(credits:40 half:40 scan:8 leases:40 reserve:8 sink:40 large:40 idle:64 flood:1 stutter:1 pour:40 names:40 groups:40 members:40 joins:40 descriptors:9 control:9)
 # SO_PASSRIGHTS
 # Another user than the honest one, or they are one source.
 [[ $(id -u) != 0 ]] || attacks+=(sources:200)
@@ -36,7 +36,7 @@ path() {
 honest_here() { (server="unix://$dir/rdmad.sock" && expect 0 ping -c 20 -s 64 --timeout 30s) || fail "$1: an honest ping by the UNIX socket"; }
 
 # What must be as before, once the clients have gone.
-held() { control resources | jq -c '[.connections, .buffers_in_use, .store_pins, .transfer_bytes, .descriptors, .channel_names_now, .channel_joined_now, .peer_groups_now, .peer_members_now]'; }
+held() { control resources | jq -c '[.connections, .buffers_in_use, .store_pins, .transfer_bytes, .leased_bytes, .descriptors, .channel_names_now, .channel_joined_now, .peer_groups_now, .peer_members_now]'; }
 is_held() { [[ $(held) == "$1" ]]; }
 resident_mib() { control memory | jq '.resident_bytes / 1048576 | floor'; }
 

@@ -3,26 +3,12 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need python3
-python=/usr/bin/python3
-[[ -x $python ]] || python=python3
+# shellcheck source=tests/python/python.sh
+. "$srcdir/tests/python/python.sh"
 "$python" -c 'import pytest, hypothesis, numpy' 2>/dev/null ||
 	{ echo "$test_name: pytest, hypothesis or numpy is missing: scripts/packages --install"; exit 77; }
-export RDMAD_LIBRARY=$builddir/.libs/librdmad.so RDMA_LIB_LIBRARY=$builddir/.libs/librdma_lib.so
-[[ -e $RDMAD_LIBRARY && -e $RDMA_LIB_LIBRARY ]] || { echo "$test_name: the libraries were not built here"; exit 77; }
-export PYTHONPATH=$srcdir/python PYTHONDONTWRITEBYTECODE=1 RDMAD_TEST_DAEMON=$rdmad
-cc=$(sed -n 's/^CC = //p' "$builddir/Makefile")
-# A library with the sanitizer in it needs that to be there first. What Python itself never frees is not of interest.
-if ldd "$RDMAD_LIBRARY" | grep -q libasan; then
-	LD_PRELOAD=$(${cc##* } -print-file-name=libasan.so)
-	export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS-}
-	[[ -e $LD_PRELOAD ]] || { echo "$test_name: the sanitizer's library is missing"; exit 77; }
-elif ldd "$RDMAD_LIBRARY" | grep -q libtsan || nm -D "$RDMAD_LIBRARY" | grep -q ' U __[at]san_'; then
-	echo "$test_name: this sanitizer cannot be loaded into Python"
-	exit 77
-fi
-preload=${LD_PRELOAD-}
-unset LD_PRELOAD
 
+export PYTHONPATH=$srcdir/python RDMAD_TEST_DAEMON=$rdmad
 CC=$cc "$python" "$srcdir/scripts/python-declarations" "$srcdir" || fail "the declarations"
 if "$python" -c 'import mypy' 2>/dev/null; then
 	(cd "$srcdir/python" && "$python" -m mypy --cache-dir="$dir/mypy" rdmad) >"$dir/out" 2>&1 || fail "mypy: $(cat "$dir/out")"
@@ -60,7 +46,7 @@ pytest_at() {
 
 keep_special
 for server in "${servers[@]}"; do
-	pytest_at "$server" test_store.py test_aio.py test_channel.py test_caches.py
+	pytest_at "$server" test_store.py test_aio.py test_channel.py test_caches.py test_lmcache.py
 done
 server=''
 

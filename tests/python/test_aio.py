@@ -100,11 +100,11 @@ def test_close(address):
     with_store(address, body)
 
 
-def start_server(path):
+def start_server(path, more=""):
     """Another rdmad, which may be killed."""
     config = path / "rdmad.conf"
     socket = path / "s.sock"
-    config.write_text(f'services = ["kv"]; listen = ["unix://{socket}"]; kv.memory = "64M"; insecure = true;\n'
+    config.write_text(f'services = ["kv"]; listen = ["unix://{socket}"]; kv.memory = "64M"; insecure = true; {more}\n'
                       f'control = {{ socket = "{path}/control.sock"; }}; unix_socket = "{path}/r.sock";\n')
     process = subprocess.Popen([os.environ["RDMAD_TEST_DAEMON"], "-c", str(config)], stderr=subprocess.PIPE, text=True)
     for line in process.stderr:

@@ -81,6 +81,18 @@ def test_pages(address, store, width):
     assert storage.batch_get_v1([], None) == [] == storage.batch_set_v1([], None)
 
 
+def test_checksum(address, store):
+    with_checksum = config(address)
+    with_checksum.extra_config["checksum"] = True
+    storage, pool, keys = sglang.Storage(with_checksum, {}), Pool(8, 3000), ["a", "b", "c"]
+    storage.register_mem_pool_host(pool)
+    pool.page(1)[:] = 5
+    assert storage.batch_set_v1(keys, places(range(3))) == [True] * 3
+    store.set_range(storage._name("a"), 1000, b"x")
+    assert storage.batch_get_v1(keys, places(range(4, 7))) == [False, True, True]
+    assert (pool.page(5) == 5).all()
+
+
 def transfer(name, keys, pages, policy="all_pages"):
     return SimpleNamespace(name=name, keys=keys, host_indices=places(pages), hit_policy=policy)
 

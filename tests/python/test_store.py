@@ -199,6 +199,31 @@ def test_pieces_in_a_batch(store):
     assert store.get_exactly(["t:p", "t:p"], [bytearray(105_003), bytearray(5)]) == [False, False]
 
 
+@pytest.mark.parametrize("length", [0, 100, 5000, 300_000])
+def test_checksum(store, length):
+    value, space, other = os.urandom(length), bytearray(length), bytearray(3)
+    store.put_pieces("t:k", [value, b"end"], checksum=True)
+    assert store.stat("t:k").length == length + 3 + 8
+    assert store.get_pieces("t:k", [space, other], checksum=True) == length + 3
+    assert space == value and other == b"end"
+    with store.batch() as batch:
+        batch.put_pieces("t:b", [value], checksum=True)
+        wrong, none = batch.get_pieces("t:k", [space], checksum=True), batch.get_pieces("t:none", [space], checksum=True)
+    assert none.result() is None
+    with pytest.raises((rdmad.Corrupt, rdmad.NoSpace)):
+        wrong.result()
+    assert store.get_pieces("t:b", [space], checksum=True) == length
+    store.set_range("t:k", length + 1, b"x")
+    with pytest.raises(rdmad.Corrupt, match="another checksum"):
+        store.get_pieces("t:k", [space, other], checksum=True)
+    store.set("t:k", b"short")
+    with pytest.raises(rdmad.Corrupt, match="5 bytes in place of"):
+        store.get_pieces("t:k", [space, other], checksum=True)
+    assert store.get_pieces("t:none", [space], checksum=True) is None
+    store.put_pieces("t:e", [], checksum=True)  # XXH3 of nothing, as its authors tell
+    assert store.get("t:e") == 0x2d06800538d394c2.to_bytes(8, "little")
+
+
 def test_lent_memory_goes_back(store):
     lent = store.lend(1 << 20)
     lent[:3] = b"abc"

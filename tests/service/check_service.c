@@ -433,6 +433,8 @@ START_TEST(test_kv_bad_requests)
 		{WIRE_OP_DELETE_IF, 8 + 4096, "a delete if with a key too long"},
 		{WIRE_OP_INCR, 8, "an incr without key"},
 		{WIRE_OP_INCR, 8 + 4096, "an incr with a key too long"},
+		{WIRE_OP_LEASE, 8, "a lease without key"},
+		{WIRE_OP_LEASE, 8 + 4096, "a lease with a key too long"},
 		{WIRE_OP_SCAN, 7, "a scan without cursor"},
 		{WIRE_OP_SCAN, 8 + 4096, "a scan with a prefix too long"},
 		{WIRE_OP_FLUSH, 7, "a flush without cursor"},

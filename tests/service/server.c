@@ -73,6 +73,8 @@ void services_open(struct services *services, const struct services_options *opt
 		.value_max = OR(options->value_max, GIB),
 		.push_max = options->push_max,
 		.transfer_memory = options->transfer_memory,
+		.lease_memory = options->lease_memory,
+		.lease_time = OR(options->lease_time, 60 * TIME_S),
 		.eviction = options->eviction,
 		.directory = (char *)(uintptr_t)options->log.directory,
 		.policy = options->log.policy,

@@ -27,6 +27,8 @@ struct services_options {
 	uint64_t value_max;           /* 0: 1 GiB */
 	uint64_t push_max;            /* longest value that goes with its message; 0: none */
 	uint64_t transfer_memory;     /* 0: half of the arena */
+	uint64_t lease_memory;        /* 0: a quarter of it */
+	uint64_t lease_time;          /* 0: a minute */
 	enum store_eviction eviction; /* as a rule, none */
 	struct fabric_domain *domain; /* the arena is registered there; NULL: nowhere, and there are no large values */
 	struct gpu_service *gpu;      /* stays the caller's; NULL: gpu is not enabled */

@@ -862,5 +862,6 @@ int main(void)
 	suite_add_tcase(suite, store_threads_case());
 	suite_add_tcase(suite, store_change_case());
 	suite_add_tcase(suite, store_owner_case());
+	suite_add_tcase(suite, store_event_case());
 	return suite_run(suite);
 }

@@ -167,5 +167,6 @@ TCase *store_model_case(void);
 TCase *store_threads_case(void);
 TCase *store_change_case(void);
 TCase *store_owner_case(void);
+TCase *store_event_case(void);
 
 #endif

@@ -16,7 +16,10 @@ struct batch {
 	struct kv_place *places;              /* of kv_mget_into, in place of items */
 	const struct kv_put_options *options; /* of kv_mset; NULL: plain */
 	kv_mget_callback each;                /* of kv_mget */
-	bool exists;                          /* of kv_mexists */
+	bool exists;                          /* of kv_mexists, */
+	bool lease;                           /* and of kv_mlease and kv_mrelease, too: */
+	uint64_t lease_us;                    /* that of the latter is 0 */
+	size_t leased;
 	void *arg;
 	size_t next, count, waiting;
 	int error; /* the first */
@@ -77,6 +80,14 @@ static void put_done(void *arg, const struct kv_result *result)
 	item_done(arg, result->status, NULL, 0);
 }
 
+static void lease_done(void *arg, const struct kv_result *result)
+{
+	struct handle *handle = arg;
+
+	handle->batch->leased += result->status == 0 && result->number > 0;
+	item_done(handle, result->status, NULL, 0);
+}
+
 static int item_submit(struct batch *b, size_t i)
 {
 	struct handle *handle = &b->handles[i];
@@ -89,6 +100,8 @@ static int item_submit(struct batch *b, size_t i)
 					  handle);
 	}
 	item = &b->items[i];
+	if (b->lease)
+		return kv_submit_lease(b->kv, item->key, item->key_len, b->lease_us, lease_done, handle);
 	if (b->exists)
 		return kv_submit_exists(b->kv, item->key, item->key_len, plain_done, handle);
 	if (b->each)
@@ -182,7 +195,7 @@ static int batch_inside(struct batch *b)
 	if (rc != 0)
 		batch_abandon(b, rc);
 	free(b->handles);
-	return batch_explain(b, b->each || b->places ? "mget" : b->exists ? "mexists" : "mset");
+	return batch_explain(b, b->each || b->places ? "mget" : b->lease ? "mlease" : b->exists ? "mexists" : "mset");
 }
 
 static int batch_run(struct batch *b)
@@ -240,6 +253,38 @@ int64_t kv_mexists(void *kv_handle, struct kv_item *items, size_t count, bool st
 	for (; at < count; at++)
 		items[at].status = -ECANCELED;
 	return rc != 0 ? rc : (int64_t)first;
+}
+
+static int batch_lease(struct kv *kv, struct kv_item *items, size_t count, uint64_t lease_us, size_t *leased)
+{
+	struct batch b = {
+		.kv = kv, .items = items, .count = count, .exists = true, .lease = true, .lease_us = lease_us};
+	int rc = batch_run(&b);
+
+	*leased = b.leased;
+	return rc;
+}
+
+int64_t kv_mlease(void *kv_handle, struct kv_item *items, size_t count, uint64_t lease_us, size_t *leased)
+{
+	size_t first = 0, number = 0;
+	int rc = kv_begin_given(kv_handle, (items || !count) && lease_us, "kv_mlease needs items and a time");
+
+	if (rc == 0 && count)
+		rc = batch_lease(kv_handle, items, count, lease_us, &number);
+	if (leased)
+		*leased = number;
+	while (rc == 0 && first < count && items[first].status == 0)
+		first++;
+	return rc != 0 ? rc : (int64_t)first;
+}
+
+int kv_mrelease(void *kv_handle, struct kv_item *items, size_t count)
+{
+	size_t number;
+	int rc = kv_begin_given(kv_handle, items || !count, "kv_mrelease needs items");
+
+	return rc == 0 && count ? batch_lease(kv_handle, items, count, 0, &number) : rc;
 }
 
 /*

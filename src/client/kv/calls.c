@@ -339,6 +339,14 @@ int kv_submit_expire(void *kv_handle, const void *key, size_t key_len, uint64_t 
 	return kv_submit_result(kv_handle, kv_begin(kv_handle), &ask, done, arg);
 }
 
+int kv_submit_lease(void *kv_handle, const void *key, size_t key_len, uint64_t lease_us, kv_result_callback done,
+		    void *arg)
+{
+	struct ask ask = ask_of(WIRE_OP_LEASE, &lease_us, sizeof(lease_us), key, key_len);
+
+	return kv_submit_result(kv_handle, kv_begin(kv_handle), &ask, done, arg);
+}
+
 int kv_delete(void *kv_handle, const void *key, size_t key_len)
 {
 	struct ask ask = ask_of(WIRE_OP_DELETE, NULL, 0, key, key_len);

@@ -119,6 +119,7 @@ struct kv {
 	struct remembered *size;  /* KV_SIZES; NULL: none was remembered yet */
 	uint64_t eager_max, value_max;
 	uint64_t push_max; /* longest value that goes with its message; 0: none beyond what it holds */
+	bool leases;       /* the server has them */
 	struct request *block[KV_SLOTS / KV_BLOCK];
 
 	/* Each small request needs the members above. */

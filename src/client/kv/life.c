@@ -22,6 +22,7 @@ static void take_granted(struct kv *kv)
 		kv->eager_max = MIN(kv->eager_max, kv->eager_limit);
 	kv->value_max = conn_granted(kv->conn)->value_max;
 	kv_pushes_init(kv, conn_granted(kv->conn)->push_max);
+	kv->leases = conn_granted(kv->conn)->flags & WIRE_LEASES;
 	kv->transport = conn_transport(kv->conn)->name;
 	kv->leaving = kv->spared = kv->closed = kv->ending = false;
 	kv->lost = 0;

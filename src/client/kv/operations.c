@@ -97,6 +97,12 @@ static int decode_whole(struct kv *kv, struct request *r, const struct wire_reco
 	return decode_nothing(kv, r, record, body);
 }
 
+static int decode_number(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
+{
+	memcpy(&r->number, body, sizeof(r->number));
+	return decode_nothing(kv, r, record, body);
+}
+
 /* The call that waits for it reads the body. */
 static int decode_body(struct kv *kv, struct request *r, const struct wire_record *record, const char *body)
 {
@@ -140,6 +146,7 @@ static const struct {
 	[WIRE_OP_PUT_PIECES] = {SIZE_SENT, sizeof(struct wire_put), NUMBER, request_large, decode_version},
 	[WIRE_OP_FETCH_PIECES] = {SIZE_INTO, sizeof(struct kv_fetch_head), sizeof(struct wire_whole), request_large,
 				  decode_part},
+	[WIRE_OP_LEASE] = {SIZE_NONE, NUMBER, NUMBER, NULL, decode_number},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 
@@ -233,15 +240,24 @@ KV_INLINE int check_key(struct kv *kv, size_t key_len, size_t value_len)
 }
 
 /* A request without a key goes by the rules of one with any. */
+static __attribute__((cold, noinline)) int no_leases(const struct kv *kv)
+{
+	log_error("kv", "the server at %s has no leases: it is an older one", kv->server);
+	return -EOPNOTSUPP;
+}
+
 KV_INLINE int ask_check(struct kv *kv, const struct ask *ask)
 {
+	int rc;
+
 	if (unlikely(!ask->value && ask->value_len)) {
 		log_error("kv", "the value is NULL but has a length");
 		return -EINVAL;
 	}
 	if (operations[ask->op].size == SIZE_KEYLESS)
 		return check_key(kv, 1, 0);
-	return check_key(kv, likely(ask->key) ? ask->key_len : 0, ask->value_len);
+	rc = check_key(kv, likely(ask->key) ? ask->key_len : 0, ask->value_len);
+	return unlikely(ask->op == WIRE_OP_LEASE && rc == 0 && !kv->leases) ? no_leases(kv) : rc;
 }
 
 /* The length of a value that is not to be in the message; 0: it is, or there is none. */

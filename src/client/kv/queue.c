@@ -133,7 +133,7 @@ static int request_check(const struct kv_request *r)
 {
 	bool reads = r->op == KV_OP_GET && !r->value == !(r->value_len || r->pieces);
 
-	if ((unsigned)r->op <= KV_OP_SET_RANGE && r->key && (r->op != KV_OP_GET || reads))
+	if ((unsigned)r->op <= KV_OP_LEASE && r->key && (r->op != KV_OP_GET || reads))
 		return 0;
 	log_error("kv", "a request of kv_submit needs an operation, a key, and with a buffer its length: operation %d",
 		  (int)r->op);
@@ -176,6 +176,8 @@ static int place_submit(struct kv *kv, const struct kv_request *r, struct place 
 	case KV_OP_SET_RANGE:
 		return kv_submit_set_range(kv, r->key, r->key_len, r->offset, r->value, r->value_len, place_done,
 					   place);
+	case KV_OP_LEASE:
+		return kv_submit_lease(kv, r->key, r->key_len, r->ttl_us, place_done, place);
 	}
 	return -EINVAL;
 }

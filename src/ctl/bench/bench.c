@@ -21,7 +21,8 @@ struct column {
 	const char *member; /* in JSON */
 	double (*value)(const struct bench_result *result);
 	int decimals;
-	bool whole; /* of a whole measurement, not of an interval */
+	bool whole;  /* of a whole measurement, not of an interval */
+	bool blocks; /* of requests of blocks alone */
 };
 
 static double elapsed(const struct bench_result *r)
@@ -67,6 +68,16 @@ static double depth(const struct bench_result *r)
 static double misses(const struct bench_result *r)
 {
 	return (double)r->misses;
+}
+
+static double blocks(const struct bench_result *r)
+{
+	return (double)r->blocks;
+}
+
+static double hits(const struct bench_result *r)
+{
+	return (double)r->hits;
 }
 
 static double unsent(const struct bench_result *r)
@@ -147,6 +158,8 @@ static const struct column columns[] = {
 	{NULL, 0, "mismatches", mismatches, .whole = true},
 	{NULL, 0, "misses", misses, .whole = true},
 	{NULL, 0, "unsent", unsent, .whole = true},
+	{NULL, 0, "blocks", blocks, .blocks = true},
+	{NULL, 0, "hits", hits, .blocks = true},
 	{NULL, 0, "at_seconds", at_seconds},
 	{NULL, 0, "cpu_user_seconds", cpu_user, .whole = true},
 	{NULL, 0, "cpu_system_seconds", cpu_system, .whole = true},
@@ -155,7 +168,8 @@ static const struct column columns[] = {
 /* What was not measured is left out, rather than 0. */
 static bool is_measured(const struct column *column, const struct bench_result *result)
 {
-	return !(bench.no_latency && strncmp(column->member, "rtt_us", 6) == 0) && !(column->whole && result->at);
+	return !(bench.no_latency && strncmp(column->member, "rtt_us", 6) == 0) &&
+	       !(column->whole && (result->at || result->step)) && !(column->blocks && !result->blocks);
 }
 
 static json_t *results; /* under --json */
@@ -194,7 +208,7 @@ static void print_columns(const char *transport)
 	if (bench.csv) {
 		printf("op,way");
 		for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
-			if (columns[i].member)
+			if (columns[i].member && !columns[i].blocks)
 				printf(",%s", columns[i].member);
 	} else {
 		bench_print_head(transport);
@@ -231,7 +245,7 @@ static void print_row_csv(const struct bench_result *result)
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
 		if (columns[i].member && is_measured(&columns[i], result))
 			printf(",%.9g", columns[i].value(result));
-		else if (columns[i].member)
+		else if (columns[i].member && !columns[i].blocks)
 			putchar(',');
 	putchar('\n');
 }
@@ -338,12 +352,14 @@ void ctl_usage_add(struct ctl_usage *usage, int sign)
 	usage->system += sign * seconds(now.ru_stime);
 }
 
-static void bench_result_merge(struct bench_result *into, const struct bench_result *from)
+void bench_result_merge(struct bench_result *into, const struct bench_result *from)
 {
 	into->operations += from->operations;
 	into->mismatches += from->mismatches;
 	into->misses += from->misses;
 	into->unsent += from->unsent;
+	into->blocks += from->blocks;
+	into->hits += from->hits;
 	into->begin = MIN(into->begin, from->begin);
 	into->end = MAX(into->end, from->end);
 	histogram_merge(&into->latency, &from->latency);

@@ -166,7 +166,7 @@ struct kv_result {
 	struct kv_meta
 		meta;   /* of a stat: all; of a fetch, append or set_range: length and version of the whole value; of
 	                      * a get, put, incr or count: the version; else 0 */
-	int64_t number; /* of an incr or count; of an mset: how many items failed */
+	int64_t number; /* of an incr or count; of an mset: how many items failed; of a lease: its microseconds */
 	uint32_t flags; /* of a stat, as by kv_type */
 	uint8_t type;   /* likewise, an enum kv_value_type */
 };
@@ -294,6 +294,11 @@ int kv_fetchv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const st
 int kv_submit_fetchv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, const struct kv_fetch *what,
 		     const struct iovec *pieces, size_t count, kv_result_callback done, void *arg);
 
+/* A checksum of all bytes of the pieces, in their order: XXH3 in 64 bits. For values that bring theirs, as 8 bytes
+ * behind the others: the writer appends it as one piece more, and the reader compares it. So what is read is what was
+ * stored, whatever happened on the way between the two memories. */
+uint64_t kv_checksum(const struct iovec *pieces, size_t count);
+
 /* Say how long the value of this key is. The next get of it is prepared for that, which saves a round trip if the value
  * is large. */
 int kv_expect_length(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t length);
@@ -370,6 +375,20 @@ int kv_mget_into(RDMAD_KV_ANY *kv_handle, struct kv_place *places, size_t count)
  * -ECANCELED. */
 int64_t kv_mexists(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count, bool stop);
 
+/* Leases: a value that was found is not evicted for some time, so that it is there when it is read soon after. A lease
+ * is of the value that there was: the key may be written or deleted, and expires. It ends with kv_mrelease, with its
+ * time, or with the connection, also where another one is made in its place. The server has limits, see kv.lease_time
+ * and kv.lease_memory in rdmad.conf(5): a lease may be shorter than was asked for, and a value found and not leased.
+ *
+ * kv_mlease is kv_mexists, which also leases what it finds, or gives a lease that there is another time. *leased, which
+ * may be NULL, becomes how many have one. kv_mrelease ends leases; an item that has none has the status -ENOENT, which
+ * is no error of the call. kv_submit_lease is for one key; lease_us 0 ends its lease. result->number becomes for how
+ * long the value is leased, 0: it is not. -EOPNOTSUPP: the server is an older one. */
+int64_t kv_mlease(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count, uint64_t lease_us, size_t *leased);
+int kv_mrelease(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t count);
+int kv_submit_lease(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, uint64_t lease_us,
+		    kv_result_callback done, void *arg);
+
 /* kv_mset that does not wait. It calls back once, when all items have their status: result->status is the first error,
  * and result->number is how many items failed. The items must stay until then. Returns how many items it took: the
  * first ones, as many as the handle has room for; -EAGAIN: none. */
@@ -388,7 +407,17 @@ int64_t kv_submit_mexists(RDMAD_KV_ANY *kv_handle, struct kv_item *items, size_t
  * callback is dear, and for programs that keep completions for later. Both kinds of requests may be outstanding on one
  * handle.
  */
-enum kv_op { KV_OP_GET, KV_OP_SET, KV_OP_DELETE, KV_OP_STAT, KV_OP_EXPIRE, KV_OP_COUNT, KV_OP_APPEND, KV_OP_SET_RANGE };
+enum kv_op {
+	KV_OP_GET,
+	KV_OP_SET,
+	KV_OP_DELETE,
+	KV_OP_STAT,
+	KV_OP_EXPIRE,
+	KV_OP_COUNT,
+	KV_OP_APPEND,
+	KV_OP_SET_RANGE,
+	KV_OP_LEASE
+};
 
 /* Zero it, then set what the operation takes. */
 struct kv_request {
@@ -402,7 +431,7 @@ struct kv_request {
 	/* of a set or get: `value` is an array of so many struct iovec, which stays, too; 0: it is the bytes */
 	size_t pieces;
 	uint64_t version;  /* of a set with KV_IF_VERSION; of a delete, 0: of any version */
-	uint64_t ttl_us;   /* of a set, expire or count, and of a get with KV_THEN_EXPIRE */
+	uint64_t ttl_us;   /* of a set, expire, count or lease, and of a get with KV_THEN_EXPIRE */
 	uint64_t offset;   /* of a get or set_range */
 	uint64_t length;   /* of a get: of the part that is read, 0: all behind the offset */
 	int64_t delta;     /* of a count */

@@ -446,6 +446,7 @@ int kv_thread_progress(struct service_part *part)
 	}
 	kv_hold_turn(thread);
 	kv_again_turn(thread);
+	kv_lease_turn(thread);
 	return n;
 }
 
@@ -453,7 +454,7 @@ uint64_t kv_thread_deadline(const struct service_part *part)
 {
 	const struct kv_thread *thread = container_of(part, const struct kv_thread, part);
 
-	return MIN(thread->retry_at ? thread->retry_at : TIME_NEVER, thread->keeping_until);
+	return MIN(thread->retry_at ? thread->retry_at : TIME_NEVER, MIN(thread->keeping_until, thread->leased_until));
 }
 
 /* The log's thread sets the number and looks whether a worker sleeps, in this order; here it is the other way

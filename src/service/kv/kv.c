@@ -37,6 +37,7 @@ static enum wire_reason kv_admit(struct service_part *part, const struct service
 	grant->eager_max = WIRE_EAGER_MAX;
 	grant->value_max = *detail;
 	grant->push_max = (uint32_t)push_max_of(shared, way);
+	grant->flags |= WIRE_LEASES;
 	grant->pieces = (uint16_t)MIN(WIRE_PIECES_MAX, conn_group_attr(way->group)->transfers);
 	return WIRE_REASON_NONE;
 }
@@ -49,6 +50,8 @@ static int kv_thread_init(struct service_part *part)
 	list_init(&thread->free_agains);
 	list_init(&thread->keeping);
 	thread->keeping_until = TIME_NEVER;
+	list_init(&thread->leasing);
+	thread->leased_until = TIME_NEVER;
 	return kv_gate_init(thread);
 }
 
@@ -72,6 +75,7 @@ static void *kv_agent_new(struct service_part *part, const struct service_way *w
 	list_init(&agent->waiting);
 	list_init(&agent->again);
 	list_init(&agent->keeping);
+	list_init(&agent->leasing);
 	agent->arena = kv_shared_region(part->shared, way);
 	agent->push_max = push_max_of(part->shared, way);
 	return agent;
@@ -94,7 +98,8 @@ static void *kv_agent_new(struct service_part *part, const struct service_way *w
 	X(SCANS, "kv_scans") \
 	X(FLUSHES, "kv_flushes") \
 	X(INFOS, "kv_infos") \
-	X(EDITS, "kv_edits")
+	X(EDITS, "kv_edits") \
+	X(LEASES, "kv_leases")
 /* clang-format on */
 
 #define NUMBER_OF(COUNT, name) COUNT_##COUNT,
@@ -113,6 +118,8 @@ static const char *const counters[] = {
 	[KV_COUNT_HELD] = "kv_held",
 	[KV_COUNT_DENIED] = "kv_denied",
 	[KV_COUNT_OVER_QUOTA] = "kv_over_quota",
+	[KV_COUNT_LEASES_REFUSED] = "kv_leases_refused",
+	[KV_COUNT_LEASES_EXPIRED] = "kv_leases_expired",
 	COUNTS(NAME_OF)
 	[COUNT_END] = NULL,
 };
@@ -172,6 +179,7 @@ static const struct operation {
 				PUT, .key_arg = true, .writes = true},
 	[WIRE_OP_FETCH_PIECES] = {kv_serve_fetch, BODY(PART + 1 + REMOTE, PART + KEY + PIECES), VARIABLE, COUNT_GETS,
 				  PART, .key_arg = true},
+	[WIRE_OP_LEASE] = {kv_serve_lease, BODY(NUMBER + 1, NUMBER + KEY), NUMBER, COUNT_LEASES, NUMBER},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 _Static_assert(CONN_AHEAD <= STORE_AHEAD, "the store looks as far ahead as a connection");
@@ -414,6 +422,7 @@ static void kv_agent_closed(struct conn *conn, int error, const char *reason)
 		service_warn("kv", conn, reason);
 	kv_gate_close(conn_context(conn));
 	kv_again_close(conn_context(conn));
+	kv_lease_close(conn_context(conn));
 	kv_rendezvous_close(conn_context(conn));
 	free(conn_context(conn));
 }

@@ -8,6 +8,7 @@
  *   scan.c     operations on all keys
  *   rendezvous.c  large values
  *   again.c    gets that are asked again, in the place that they had
+ *   lease.c    values that clients want to find again
  *   owner.c    how much of the store each client may fill
  *   hold.c     how much memory those under way may hold
  *   gate.c     answers that wait until what they tell of is on disk
@@ -25,7 +26,7 @@
 
 /* By the rows of kv_settings. */
 struct kv_settings {
-	uint64_t memory, value_max, push_max, transfer_memory;
+	uint64_t memory, value_max, push_max, transfer_memory, lease_memory, lease_time;
 	uint64_t eviction; /* enum store_eviction */
 
 	/* The log's */
@@ -59,7 +60,15 @@ struct kv_hold {
 	_Atomic(const struct kv_agent *) beyond; /* the one that went ahead beyond the limit, until it holds nothing */
 };
 
-/* What the workers share. Constant but for the store, which has its own locks, and the numbers of `hold`. */
+/* What clients may lease. The workers share it. */
+struct kv_lease_limits {
+	uint64_t memory; /* bytes of all clients */
+	uint64_t time;   /* ns, the longest */
+	_Atomic uint64_t bytes;
+};
+
+/* What the workers share. Constant but for the store, which has its own locks, and the numbers of `hold` and
+ * `leases`. */
 struct kv_shared {
 	struct store *store;
 	struct kv_log *log; /* NULL: no directory, or nothing goes there */
@@ -70,6 +79,7 @@ struct kv_shared {
 	uint64_t push_max;  /* longest that goes with its message, where the fabric can */
 	uint64_t ahead;     /* most room that is made by eviction for bytes that are not here yet, of one value */
 	struct kv_hold hold;
+	struct kv_lease_limits leases;
 	/* The arena as registered in each domain; a domain without has no large values. */
 	struct kv_region {
 		struct fabric_domain *domain;
@@ -89,6 +99,8 @@ enum kv_count {
 	KV_COUNT_HELD,
 	KV_COUNT_DENIED,
 	KV_COUNT_OVER_QUOTA,
+	KV_COUNT_LEASES_REFUSED,
+	KV_COUNT_LEASES_EXPIRED,
 	KV_COUNT_OPERATIONS,
 };
 
@@ -101,6 +113,9 @@ struct kv_thread {
 	struct list free_agains;
 	struct list keeping;    /* agents that keep values for gets that come again */
 	uint64_t keeping_until; /* the first such value's end, or before it */
+
+	struct list leasing;   /* agents that have leases */
+	uint64_t leased_until; /* the first lease's end, or before it */
 
 	/* The gate's. What an answer tells of that has a higher number than `committed` waits. */
 	uint64_t committed;       /* UINT64_MAX: nothing does, but for a client that asks for it */
@@ -135,6 +150,8 @@ struct kv_agent {
 	struct list keeping;               /* in the thread's list, while a value is kept for any of them */
 	unsigned agains, keeps;            /* how many of either */
 	uint64_t kept;                     /* bytes */
+	struct kv_leases *leases;          /* NULL: it has none */
+	struct list leasing;               /* in the thread's list, while it has some */
 	uint64_t waits_for;                /* KV_BESIDE_WAIT: hold.ended after which it has waited long enough */
 
 	/* The gate's. */
@@ -179,6 +196,7 @@ kv_serve_fn kv_serve_get, kv_serve_set, kv_serve_put, kv_serve_delete, kv_serve_
 kv_serve_fn kv_serve_scan, kv_serve_flush, kv_serve_info; /* scan.c */
 kv_serve_fn kv_serve_fetch, kv_serve_edit;                /* part.c */
 kv_serve_fn kv_serve_set_from;                            /* rendezvous.c */
+kv_serve_fn kv_serve_lease;                               /* lease.c */
 
 /*
  * store.c: the store and its arena. Main thread, but for the regions.
@@ -451,6 +469,15 @@ void kv_again_given_up(struct kv_agent *agent, uint32_t id);
 void kv_again_turn(struct kv_thread *thread);
 void kv_again_close(struct kv_agent *agent);
 void kv_again_clear(struct kv_thread *thread);
+
+/*
+ * lease.c
+ */
+void kv_lease_init(struct kv_lease_limits *limits, uint64_t memory, uint64_t time);
+uint64_t kv_lease_bytes(const struct kv_lease_limits *limits);
+void kv_lease_turn(struct kv_thread *thread);
+/* The connection's end: its leases end, too. */
+void kv_lease_close(struct kv_agent *agent);
 
 /*
  * gate.c

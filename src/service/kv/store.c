@@ -61,6 +61,13 @@ static uint64_t transfer_memory_of(const void *values)
 	return s->transfer_memory ? s->transfer_memory : memory_of(s) / 2;
 }
 
+static uint64_t lease_memory_of(const void *values)
+{
+	const struct kv_settings *s = values;
+
+	return s->lease_memory ? s->lease_memory : memory_of(s) / 4;
+}
+
 static const struct setting settings[] = {
 	{"kv.memory", SETTING_SIZE, AT(memory), "0", MIB, 1ull << 46, .effective = memory_of, .zero = true,
 	 .help = "Memory for keys and values. \"0\": an eighth of what the machine has, or the control group\n"
@@ -76,6 +83,12 @@ static const struct setting settings[] = {
 	 .help = "Most memory that large values under way may hold, those of all clients: room for what\n"
 		 "is coming, and what is being sent. A quarter of it for one client, or one value. What\n"
 		 "is beyond waits. \"0\": half of the memory."},
+	{"kv.lease_memory", SETTING_SIZE, AT(lease_memory), "0", 0, 1ull << 46, .effective = lease_memory_of,
+	 .help = "Most memory of values that clients have leased, which are not evicted meanwhile. A\n"
+		 "quarter of it for one client, or one value. What is beyond is told, and not leased.\n"
+		 "\"0\": a quarter of the memory."},
+	{"kv.lease_time", SETTING_TIME, AT(lease_time), "60s", TIME_MS, 3600 * TIME_S,
+	 .help = "Longest time of a lease; a client that asks for more gets this."},
 	{"kv.eviction", SETTING_CHOICE, AT(eviction), "none", .choices = evictions, .former = {"lru", "s3-fifo"},
 	 .help = "When the memory is full: \"none\" refuses new values, \"s3-fifo\" (once named \"lru\")\n"
 		 "drops what is not read, as rdmad.conf(5) explains."},
@@ -310,6 +323,7 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 	shared->ahead = s->eviction == STORE_EVICT_NONE ? UINT64_MAX : MAX(memory / AHEAD_SHARE, 2 * STORE_PART_MIN);
 	shared->push_max = MIN(s->push_max, shared->ahead); /* what is pushed cannot come in pieces */
 	kv_hold_init(&shared->hold, transfer_memory_of(s));
+	kv_lease_init(&shared->leases, lease_memory_of(s), s->lease_time);
 	shared->region = calloc(host->domains + 1, sizeof(*shared->region));
 	if (!shared->region)
 		goto free_owners;
@@ -413,6 +427,7 @@ void kv_shared_status(const void *of, struct service_report *report)
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		report->number(report, numbers[i].name, *(uint64_t *)((char *)&stats + numbers[i].offset));
 	report->number(report, "transfer_bytes", kv_hold_bytes(&shared->hold));
+	report->number(report, "leased_bytes", kv_lease_bytes(&shared->leases));
 	report->end(report);
 	kv_owners_report(shared, report);
 	if (shared->log)
@@ -444,4 +459,5 @@ void kv_shared_resources(const void *of, struct service_report *report)
 	report->number(report, "store_pins", stats.pins);
 	report->number(report, "store_used_bytes", stats.bytes_used);
 	report->number(report, "transfer_bytes", shared ? kv_hold_bytes(&shared->hold) : 0);
+	report->number(report, "leased_bytes", shared ? kv_lease_bytes(&shared->leases) : 0);
 }

@@ -11,7 +11,6 @@
 
 #define LARGE (16 * KIB)            /* values from this length on go to their place at once */
 #define OUT_KEPT (256 * KIB)        /* the buffer of answers is kept up to here */
-#define CLOCK_EACH 16               /* commands between two looks at the clock */
 #define DAYS_30 (60 * 60 * 24 * 30) /* a longer time is one since 1970 */
 
 /*
@@ -406,16 +405,6 @@ static ssize_t client_take(struct memcached_client *c, const char *at, size_t le
 	return (ssize_t)used;
 }
 
-/* Whether answers may be added, and there is time. */
-static bool client_goes_on(const struct memcached_client *c, unsigned commands)
-{
-	const struct memcached_thread *thread = c->thread;
-
-	if (c->closing || thread->out.len + thread->pins.bytes > STREAM_OUT_HIGH)
-		return false;
-	return commands % CLOCK_EACH || stream_time_left(c->stream);
-}
-
 static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 {
 	struct memcached_client *c = stream_context(stream);
@@ -428,18 +417,14 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		large_go(c);
 		return 0;
 	}
-	while ((used < len || c->pending) && whole && client_goes_on(c, ++commands)) {
+	while ((used < len || c->pending) && whole && !c->closing &&
+	       text_goes_on(stream, &c->thread->pins, c->out->len, ++commands)) {
 		n = client_take(c, at + used, len - used, &whole);
 		used += n > 0 ? (size_t)n : 0;
 	}
-	if (commands > 1)
-		stream_charge(stream, commands - 1);
 	memcached_add(c, MEMCACHED_BYTES_READ, used);
 	client_write(c);
-	if (c->closing)
-		stream_close(stream, 0, "the client asked for it");
-	else if (whole && n >= 0 && used < len)
-		stream_again(stream, 0);
+	text_visited(stream, commands, c->closing, whole && n >= 0 && used < len);
 	return n < 0 ? n : (ssize_t)used;
 }
 
@@ -497,12 +482,8 @@ static bool client_quiet(const struct stream *stream)
 static void client_closed(struct stream *stream, int error, const char *reason)
 {
 	struct memcached_client *c = stream_context(stream);
-	struct stream_info info;
 
-	if (error != 0) {
-		stream_get_info(stream, &info);
-		log_info("memcached", "%s (%s): %s", info.peer, info.transport, reason);
-	}
+	text_log_closed(stream, "memcached", error, reason);
 	atomic_fetch_sub_explicit(&c->thread->shared->clients, 1, memory_order_relaxed);
 	text_gate_end(&c->gate);
 	text_value_end(&c->large, c->thread->store);

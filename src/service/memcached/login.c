@@ -10,7 +10,7 @@ static const char *admit(struct memcached_client *c, const struct memc_word *nam
 {
 	struct auth_admission admission;
 
-	if (!c->thread->shared->settings->clear && !text_is_near(c->fd))
+	if (!text_takes_password(c->thread->shared->settings, c->fd))
 		return "CLIENT_ERROR authentication failure: others may hear a password on its way from another "
 		       "machine, "
 		       "see memcached.clear in rdmad-memcached(7)";

@@ -26,15 +26,6 @@
 #define MEMCACHED_VERSION "1.6.18" /* whose clients this is made for */
 #define MEMCACHED_RUNS 64          /* of a command that others disturb, until it waits for its next turn */
 
-/* By the rows of the service's settings. */
-struct memcached_settings {
-	struct setting_list listen;
-	uint64_t port;
-	char *unix_socket;
-	uint64_t unix_mode;
-	bool clear; /* passwords in clear from other machines */
-};
-
 /* Counters, by the names that memcached has for them. */
 /* clang-format off */
 #define MEMCACHED_COUNTERS(ROW) \
@@ -65,7 +56,7 @@ struct memcached_won {
 
 /* What the workers share. */
 struct memcached_shared {
-	const struct memcached_settings *settings;
+	const struct text_settings *settings;
 	struct kv_shared *kv;
 	struct store *store;
 	uint64_t started;     /* time_now() */

@@ -210,13 +210,8 @@ static void tell_item_flag(struct memcached_client *c, const struct memc_command
 	case 'h':
 		memc_flag_number(c->out, 'h', item->hit);
 		break;
-	case 'O':
-		memc_flag_echo(c->out, flag);
-		break;
-	case 'k':
-		memc_flag_key(c->out, command);
-		break;
 	default:
+		memc_flag_echo(c->out, command, flag);
 		break;
 	}
 }

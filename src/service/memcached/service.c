@@ -5,23 +5,11 @@
 
 #define ANSWERS_MAX (512 * MIB) /* of one visit, but for values that leave from where they are */
 
-#define AT(member) offsetof(struct memcached_settings, member)
-
 static const struct setting settings[] = {
-	{"memcached.listen", SETTING_LIST, AT(listen), NULL, .check = text_check_listen, .sample = "127.0.0.1",
-	 .help = "Addresses for memcached's clients, host[:port], over TCP. Unset, and no memcached.unix_socket:\n"
-		 "the service is not there. See rdmad-memcached(7)."},
-	{"memcached.port", SETTING_NUMBER, AT(port), "11211", 0, 65535, .help = "Port of addresses that name none."},
-	{"memcached.unix_socket", SETTING_STRING, AT(unix_socket), NULL, .check = setting_check_path,
-	 .sample = "/run/rdmad/memcached.sock", .help = "UNIX socket for memcached's clients of this machine."},
-	{"memcached.unix_mode", SETTING_MODE, AT(unix_mode), "0666", 0, 0777, .help = "Who may connect to it."},
-	{"memcached.clear", SETTING_BOOL, AT(clear), "false",
-	 .help = "Take passwords from other machines, too, though the network may hear them: the protocol has\n"
-		 "no encryption."},
+	TEXT_SETTINGS("memcached", "memcached's", "11211", "/run/rdmad/memcached.sock", "rdmad-memcached(7)"),
 };
 
-static const struct setting_table memcached_settings = {settings, ARRAY_SIZE(settings),
-							sizeof(struct memcached_settings)};
+static const struct setting_table memcached_settings = {settings, ARRAY_SIZE(settings), sizeof(struct text_settings)};
 
 static const char *const counters[] = {
 #define MEMCACHED_NAME(ID, name) "memcached_" name,
@@ -33,20 +21,15 @@ _Static_assert(MEMCACHED_COUNTS <= SERVICE_COUNTERS, "a service has so many coun
 
 static int memcached_open(const struct service_host *host, const void *values, void **out)
 {
-	const struct memcached_settings *s = values;
 	struct memcached_shared *shared;
+	int rc = text_offered(host, values, "memcached");
 
-	if (!s->listen.count && !s->unix_socket)
-		return SERVICE_NOT_OFFERED;
-	if (!service_is_open(host->shared, WIRE_KV)) {
-		log_error("memcached", "memcached.listen asks for memcached's clients, whose keys are those of kv: add "
-				       "\"kv\" to services");
-		return -EINVAL;
-	}
+	if (rc != 0)
+		return rc;
 	shared = calloc(1, sizeof(*shared));
 	if (!shared)
 		return -ENOMEM;
-	shared->settings = s;
+	shared->settings = values;
 	shared->kv = host->shared->of[WIRE_KV];
 	shared->store = shared->kv->store;
 	shared->started = time_now();
@@ -70,21 +53,6 @@ static void memcached_close(void *of)
 	memcached_won_close(&shared->won);
 	pthread_mutex_destroy(&shared->lock);
 	free(shared);
-}
-
-static unsigned memcached_descriptors(const void *values)
-{
-	const struct memcached_settings *s = values;
-
-	return ADDRESS_SOCKETS * s->listen.count + (s->unix_socket ? 1 : 0);
-}
-
-static void memcached_door(const void *values, struct service_door *out)
-{
-	const struct memcached_settings *s = values;
-
-	*out = (struct service_door){
-		.listen = &s->listen, .port = s->port, .unix_socket = s->unix_socket, .unix_mode = s->unix_mode};
 }
 
 static const char *memcached_refusal(enum wire_reason reason)
@@ -132,18 +100,11 @@ static int memcached_take(struct service_part *part, struct stream_group *group,
 	struct memcached_thread *thread = container_of(part, struct memcached_thread, part);
 	struct memcached_client *c = memcached_client_new(thread, open->fd);
 	struct stream *stream;
-	int rc;
+	int rc = text_open(part, group, open, &memcached_stream_ops, c, &stream);
 
-	if (!c) {
-		local_close(open->fd);
-		return -ENOMEM;
-	}
-	open->ops = &memcached_stream_ops;
-	open->context = c;
-	rc = stream_open(group, open, service_part_now(part), &stream);
 	if (rc == 0)
 		memcached_client_begin(c, stream);
-	else
+	else if (c)
 		memcached_client_free(c);
 	return rc;
 }
@@ -153,14 +114,14 @@ const struct service service_memcached = {
 	.help = "keys and values for memcached's clients",
 	.settings = &memcached_settings,
 	.counters = counters,
-	.descriptors = memcached_descriptors,
+	.descriptors = text_descriptors,
 	.open = memcached_open,
 	.close = memcached_close,
 	.tick = memcached_tick,
 	.part_size = sizeof(struct memcached_thread),
 	.part_init = memcached_thread_init,
 	.part_clear = memcached_thread_clear,
-	.door = memcached_door,
+	.door = text_door,
 	.refusal = memcached_refusal,
 	.stream = memcached_take,
 };

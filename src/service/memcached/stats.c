@@ -92,13 +92,13 @@ static void stats_general(struct memcached_client *c)
 static void stats_settings(struct memcached_client *c)
 {
 	const struct memcached_shared *shared = c->thread->shared;
-	const struct memcached_settings *s = shared->settings;
+	const struct text_settings *s = shared->settings;
 	struct totals t;
 
 	totals_get(c->thread->shared, &t, false);
 	number(c, "maxbytes", t.store.bytes_total);
 	number(c, "maxconns", shared->connections);
-	number(c, "tcpport", s->listen.count ? s->port : 0);
+	number(c, "tcpport", text_tcp_port(s));
 	number(c, "udpport", 0);
 	text(c, "inter", s->listen.count ? s->listen.item[0] : "NULL");
 	number(c, "verbosity", 0);

@@ -16,20 +16,10 @@ static int answer_meta(struct memcached_client *c, const struct memc_command *co
 		return 0;
 	memc_put_text(c->out, status);
 	for (unsigned i = 0; i < command->flags; i++)
-		switch (memc_letter(&command->flag[i])) {
-		case 'O':
-			memc_flag_echo(c->out, &command->flag[i]);
-			break;
-		case 'k':
-			memc_flag_key(c->out, command);
-			break;
-		case 'c':
-			if (command->id == MEMC_META_SET)
-				memc_flag_number(c->out, 'c', version);
-			break;
-		default:
-			break;
-		}
+		if (memc_letter(&command->flag[i]) == 'c' && command->id == MEMC_META_SET)
+			memc_flag_number(c->out, 'c', version);
+		else
+			memc_flag_echo(c->out, command, &command->flag[i]);
 	memc_put(c->out, "\r\n", 2);
 	return 0;
 }
@@ -419,13 +409,8 @@ static int tell_number(struct memcached_client *c, const struct memc_command *co
 		case 'N':
 			expires = number->created ? memcached_expires(c, command->vivify_exptime) : expires;
 			break;
-		case 'O':
-			memc_flag_echo(c->out, &command->flag[i]);
-			break;
-		case 'k':
-			memc_flag_key(c->out, command);
-			break;
 		default:
+			memc_flag_echo(c->out, command, &command->flag[i]);
 			break;
 		}
 	memc_put(c->out, "\r\n", 2);

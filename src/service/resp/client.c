@@ -9,10 +9,10 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#define LARGE (16 * KIB)     /* values from this length on go to their place at once */
-#define OUT_KEPT (256 * KIB) /* the buffer of replies is kept up to here */
-#define RUNS 16              /* of a command whose step others disturb, until it waits for its next turn */
-#define CLOCK_EACH 16        /* commands between two looks at the clock */
+#define LARGE (16 * KIB)       /* values from this length on go to their place at once */
+#define OUT_KEPT (256 * KIB)   /* the buffer of replies is kept up to here */
+#define WAITING_MAX (32 * MIB) /* of messages that wait for one client, as in Redis */
+#define RUNS 16                /* of a command whose step others disturb, until it waits for its next turn */
 
 /*
  * Replies
@@ -133,6 +133,18 @@ static void client_write(struct resp_client *c)
 		out->at = NULL;
 		out->room = 0;
 	}
+}
+
+bool resp_client_push(struct resp_client *c, const struct stream_piece *piece)
+{
+	size_t waiting = stream_waiting(c->stream);
+
+	if (waiting + piece->len <= WAITING_MAX) {
+		stream_write(c->stream, piece, 1);
+		return true;
+	}
+	stream_close(c->stream, -ENOBUFS, "it takes no messages: %zu bytes wait", waiting);
+	return false;
 }
 
 /*
@@ -261,11 +273,16 @@ bool resp_may(struct resp_client *c, const struct resp_command *command, const s
 int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		   unsigned argc)
 {
+	uint64_t seen = unlikely(c->track) ? store_event_head(c->thread->store) : 0;
 	int rc;
 
 	c->command = command;
 	rc = resp_serve[command->id](c, argv, argc);
-	return rc == -EMEDIUMTYPE ? resp_wrong_type(c) : rc;
+	if (rc == -EMEDIUMTYPE)
+		rc = resp_wrong_type(c);
+	if (unlikely(c->track) && rc == 0)
+		rc = resp_track_read(c, command, argv, argc, seen);
+	return rc;
 }
 
 /* GET, straight from the table into the reply. */
@@ -302,7 +319,7 @@ static bool fast_get(struct resp_client *c, const struct resp_arg *key)
 /* SET without options of a short value, straight into the table. What cannot be done so is done as any command. */
 static bool fast_set(struct resp_client *c, const struct resp_arg *argv)
 {
-	const struct store_put put = {.expires = TIME_NEVER, .owner = c->owner};
+	const struct store_put put = {.expires = TIME_NEVER, .owner = c->owner, .note = resp_note(c->id, RESP_CMD_SET)};
 	uint64_t version;
 
 	if (argv[2].len > STORE_COPY_MAX || store_set(c->thread->store, argv[1].at, argv[1].len, argv[2].at,
@@ -324,7 +341,7 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 	if (c->thread->timed.id != command->id)
 		resp_time(c->thread, command->id);
 
-	if ((command->id == RESP_CMD_GET && fast_get(c, &argv[1])) ||
+	if ((command->id == RESP_CMD_GET && !c->track && fast_get(c, &argv[1])) ||
 	    (command->id == RESP_CMD_SET && argc == 3 && fast_set(c, argv))) {
 		resp_count(&c->thread->calls[command->id]);
 		return 0;
@@ -394,6 +411,8 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	if (unlikely(c->out->len > len && c->out->at[len] == '-'))
 		resp_count_error(c->thread->shared, c->out->at + len + 1, c->out->len - len - 1);
 	client_mute(c, len, pins);
+	if (unlikely(c->track) && command)
+		resp_track_commanded(c);
 	if (c->step) /* of a command that was refused when it came again */
 		c->step_end(c);
 	return 0;
@@ -503,16 +522,6 @@ static struct resp_limits limits_of(const struct resp_client *c)
 	return (struct resp_limits){RESP_ARGS_MAX, RESP_BULK_MAX, 2 * RESP_BULK_MAX, c->head.len ? UINT64_MAX : LARGE};
 }
 
-/* Whether replies may be added, and there is time. */
-static bool client_goes_on(const struct resp_client *c, unsigned commands)
-{
-	const struct resp_thread *thread = c->thread;
-
-	if (c->closing || thread->out.len + thread->pins.bytes > STREAM_OUT_HIGH)
-		return false;
-	return commands % CLOCK_EACH || stream_time_left(c->stream);
-}
-
 /* What was kept for it goes. */
 static void client_end_command(struct resp_client *c)
 {
@@ -591,12 +600,10 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	c->out->three = c->three;
 	if (c->pending && !client_take_pending(c))
 		return 0;
-	while (used < len && whole && client_goes_on(c, ++commands)) {
+	while (used < len && whole && !c->closing && text_goes_on(stream, &c->thread->pins, c->out->len, ++commands)) {
 		n = client_take(c, at + used, len - used, &whole);
 		used += n > 0 ? (size_t)n : 0;
 	}
-	if (commands > 1)
-		stream_charge(stream, commands - 1);
 	if (c->thread->timed.id != RESP_IDS)
 		resp_time(c->thread, RESP_IDS);
 	resp_seen_commands(c); /* before its client hears of them */
@@ -604,10 +611,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	resp_seen_visit(c, len - used);
 	if (!c->pending)
 		resp_parser_trim(&c->parser);
-	if (c->closing)
-		stream_close(stream, 0, "the client asked for it");
-	else if (whole && n >= 0 && used < len)
-		stream_again(stream, 0);
+	text_visited(stream, commands, c->closing, whole && n >= 0 && used < len);
 	return n < 0 ? n : (ssize_t)used;
 }
 
@@ -625,6 +629,7 @@ struct resp_client *resp_client_new(struct resp_thread *thread)
 	c->out = &thread->out;
 	c->id = atomic_fetch_add(&thread->shared->last_id, 1) + 1;
 	list_init(&c->subscriptions);
+	list_init(&c->redirects);
 	resp_parser_init(&c->parser);
 	return c;
 }
@@ -678,17 +683,14 @@ static void client_closed(struct stream *stream, int error, const char *reason)
 {
 	struct resp_client *c = stream_context(stream);
 	struct resp_shared *shared = c->thread->shared;
-	struct stream_info info;
 
-	if (error != 0) {
-		stream_get_info(stream, &info);
-		log_info("resp", "%s (%s): %s", info.peer, info.transport, reason);
-	}
+	text_log_closed(stream, "resp", error, reason);
 	pthread_mutex_lock(&shared->lock);
 	list_del(&c->node);
 	pthread_mutex_unlock(&shared->lock);
 	text_gate_end(&c->gate);
 	resp_pubsub_leave(c);
+	resp_track_leave(c);
 	text_value_end(&c->large, c->thread->store);
 	resp_client_free(c);
 }

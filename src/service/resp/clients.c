@@ -44,6 +44,7 @@ void resp_seen_begin(struct resp_client *c)
 	atomic_init(&seen->command, NULL);
 	atomic_init(&seen->active, info.opened);
 	atomic_init(&seen->kept, -1);
+	atomic_init(&seen->redirect, -1);
 }
 
 void resp_seen_end(struct resp_client *c)
@@ -113,6 +114,10 @@ static const char *flags_of(const struct resp_client *c, char out[static 16])
 		*at++ = 'P';
 	if (GET(seen->kept) >= 0)
 		*at++ = 'x';
+	if (GET(seen->tracking))
+		*at++ = 't';
+	if (GET(seen->tracking) == 'B')
+		*at++ = 'B';
 	if (seen->killed)
 		*at++ = 'A';
 	if (seen->is_unix)

@@ -60,9 +60,16 @@ static void tell_bulk_max(struct resp_client *c, char out[static TEXT_MAX])
 
 static void tell_socket(struct resp_client *c, char out[static TEXT_MAX])
 {
-	const char *path = c->thread->shared->settings->unix_socket;
+	const char *path = c->thread->shared->settings->text.unix_socket;
 
 	snprintf(out, TEXT_MAX, "%s", path ? path : "");
+}
+
+#define NOTIFY "notify-keyspace-events"
+
+static void tell_notify(struct resp_client *c, char out[static TEXT_MAX])
+{
+	resp_notify_text(atomic_load(&c->thread->shared->notify), out);
 }
 
 /* Sorted. */
@@ -85,7 +92,7 @@ static const struct parameter parameters[] = {
 	{"maxmemory-samples", "5", NULL},
 	{"min-replicas-max-lag", "10", NULL},
 	{"min-replicas-to-write", "0", NULL},
-	{"notify-keyspace-events", "", NULL},
+	{NOTIFY, NULL, tell_notify},
 	{"port", NULL, tell_port},
 	{"proto-max-bulk-len", NULL, tell_bulk_max},
 	{"rdbcompression", "no", NULL},
@@ -158,7 +165,8 @@ static void cannot_set(struct resp_client *c, const struct parameter *parameter,
 
 int resp_do_config_set(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	bool named[ARRAY_SIZE(parameters)] = {0};
+	bool named[ARRAY_SIZE(parameters)] = {0}, notifies = false;
+	unsigned flags = 0;
 
 	if (argc % 2 != 0)
 		return resp_syntax_error(c);
@@ -179,11 +187,23 @@ int resp_do_config_set(struct resp_client *c, const struct resp_arg *argv, unsig
 	for (unsigned i = 2; i < argc; i += 2) {
 		const struct parameter *parameter = find(&argv[i]);
 
-		if (!is_so(c, parameter, &argv[i + 1])) {
+		if (strcmp(parameter->name, NOTIFY) == 0) {
+			if (!resp_may_all(c))
+				return 0;
+			if (!resp_notify_read(argv[i + 1].at, argv[i + 1].len, &flags)) {
+				cannot_set(c, parameter,
+					   "Invalid event class character. Use 'Ag$lshzxeKEtdn': rdmad tells of no "
+					   "misses ('m').");
+				return 0;
+			}
+			notifies = true;
+		} else if (!is_so(c, parameter, &argv[i + 1])) {
 			cannot_set(c, parameter, "can't set immutable config: see rdmad.conf(5)");
 			return 0;
 		}
 	}
+	if (notifies)
+		atomic_store(&c->thread->shared->notify, flags);
 	resp_ok(c);
 	return 0;
 }

@@ -45,7 +45,7 @@ static bool authenticate(struct resp_client *c, const struct resp_arg *name, con
 		return (name->len == strlen(RESP_DEFAULT_USER) &&
 			memcmp(name->at, RESP_DEFAULT_USER, name->len) == 0) ||
 		       wrong_password(c);
-	if (!c->thread->shared->settings->clear && !text_is_near(c->seen.fd)) {
+	if (!text_takes_password(&c->thread->shared->settings->text, c->seen.fd)) {
 		resp_error(c->out, "ERR others may hear a password on its way from another machine: rdmad takes it by "
 				   "loopback and UNIX sockets, and else with resp.clear = true, see rdmad-resp(7)");
 		return false;
@@ -148,6 +148,7 @@ int resp_do_reset(struct resp_client *c, const struct resp_arg *argv, unsigned a
 {
 	resp_multi_free(c);
 	resp_pubsub_leave(c);
+	resp_track_end(c);
 	resp_seen_reset(c);
 	c->reply = RESP_REPLY_ON;
 	if (stream_admission(c->stream)->key) {
@@ -270,36 +271,6 @@ int resp_do_client_unpause(struct resp_client *c, const struct resp_arg *argv, u
 	return 0;
 }
 
-int resp_do_client_tracking(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
-{
-	if (resp_is(&argv[2], "off"))
-		resp_ok(c);
-	else if (resp_is(&argv[2], "on"))
-		resp_error(c->out, "ERR rdmad does not tell clients of changes: CLIENT TRACKING ON is not supported");
-	else
-		resp_syntax_error(c);
-	return 0;
-}
-
-int resp_do_client_trackinginfo(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
-{
-	resp_map(c->out, 3);
-	resp_bulk_text(c->out, "flags");
-	resp_set(c->out, 1);
-	resp_bulk_text(c->out, "off");
-	resp_bulk_text(c->out, "redirect");
-	resp_number(c->out, -1);
-	resp_bulk_text(c->out, "prefixes");
-	resp_array(c->out, 0);
-	return 0;
-}
-
-int resp_do_client_getredir(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
-{
-	resp_number(c->out, -1);
-	return 0;
-}
-
 int resp_do_client_help(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	static const char *const lines[] = {
@@ -340,7 +311,10 @@ int resp_do_client_help(struct resp_client *c, const struct resp_arg *argv, unsi
 		"    Set client meta attr. Options are:",
 		"    * LIB-NAME: the client lib name.",
 		"    * LIB-VER: the client lib version.",
-		"TRACKING OFF",
+		"CACHING (YES|NO)",
+		"    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+		"TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+		"         [OPTIN] [OPTOUT] [NOLOOP]",
 		"    Control server assisted client side caching.",
 		"TRACKINGINFO",
 		"    Report tracking status for the current connection.",

@@ -113,11 +113,12 @@ static int64_t fields_count(const struct resp_value *hash)
 bool resp_hash_is_small(const struct resp_value *value)
 {
 	struct field field;
+	unsigned n = 0;
 
 	for (size_t at = 0; field_next(value, &at, &field) == 1;)
-		if (field.name.len > LISTPACK_BYTES || field.value.len > LISTPACK_BYTES)
+		if (++n > LISTPACK_FIELDS || field.name.len > LISTPACK_BYTES || field.value.len > LISTPACK_BYTES)
 			return false;
-	return fields_count(value) <= LISTPACK_FIELDS;
+	return true;
 }
 
 static void slice_reply(struct resp_client *c, const struct slice *slice)
@@ -139,26 +140,25 @@ int resp_do_hget(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	return 0;
 }
 
-int resp_do_hexists(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+static int tell_field(struct resp_client *c, const struct resp_arg *argv, bool length)
 {
 	struct field field;
 	int rc = field_get(c, argv, &field);
 
 	if (rc < 0)
 		return rc;
-	resp_number(c->out, rc);
+	resp_number(c->out, rc && length ? (int64_t)field.value.len : rc);
 	return 0;
+}
+
+int resp_do_hexists(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	return tell_field(c, argv, false);
 }
 
 int resp_do_hstrlen(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	struct field field;
-	int rc = field_get(c, argv, &field);
-
-	if (rc < 0)
-		return rc;
-	resp_number(c->out, rc ? field.value.len : 0);
-	return 0;
+	return tell_field(c, argv, true);
 }
 
 int resp_do_hlen(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
@@ -519,14 +519,9 @@ int resp_do_hincrbyfloat(struct resp_client *c, const struct resp_arg *argv, uns
 		resp_error(c->out, "ERR hash value is not a float");
 		return 0;
 	}
-	number += delta;
-	if (__builtin_isnan(number) || __builtin_isinf(number)) {
-		resp_error(c->out, "ERR increment would produce NaN or Infinity");
-		return 0;
-	}
-	len = resp_write_long_double(text, number);
-	if (len < 0)
-		return -EINVAL;
+	len = resp_add_float(c, number, delta, text);
+	if (len <= 0)
+		return len;
 	rc = number_store(c, argv, fields, text, len, &done);
 	if (rc == 0 && done)
 		resp_bulk(c->out, text, (size_t)len);
@@ -540,11 +535,11 @@ int resp_do_hincrbyfloat(struct resp_client *c, const struct resp_arg *argv, uns
 /* The whole hash comes with the first call. */
 int resp_do_hscan(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	const struct resp_arg *pattern = NULL;
+	struct resp_scan scan = {.pattern = NULL};
 	struct resp_value hash;
 	struct field field;
 	uint64_t cursor;
-	int64_t most, matches = 0;
+	int64_t matches = 0;
 	int rc;
 
 	if (!resp_read_cursor(&argv[2], &cursor)) {
@@ -554,23 +549,12 @@ int resp_do_hscan(struct resp_client *c, const struct resp_arg *argv, unsigned a
 	rc = hash_get(c, &argv[1], &hash);
 	if (rc < 0)
 		return rc;
-	for (unsigned i = 3; rc && i < argc; i += 2) {
-		if (i + 1 == argc)
-			return resp_syntax_error(c);
-		if (resp_is(&argv[i], "match")) {
-			pattern = &argv[i + 1];
-		} else if (!resp_is(&argv[i], "count")) {
-			return resp_syntax_error(c);
-		} else {
-			if (!resp_read_int64(argv[i + 1].at, argv[i + 1].len, &most))
-				return resp_not_an_integer(c);
-			if (most < 1)
-				return resp_syntax_error(c);
-		}
-	}
+	if (rc && !resp_read_scan(c, argv + 3, argc - 3, &scan, NULL))
+		return 0;
 	for (unsigned pass = 0; pass < 2; pass++) {
 		for (size_t at = 0; (rc = field_next(&hash, &at, &field)) == 1;) {
-			if (pattern && !resp_match(pattern->at, pattern->len, field.name.at, field.name.len, false))
+			if (scan.pattern &&
+			    !resp_match(scan.pattern->at, scan.pattern->len, field.name.at, field.name.len, false))
 				continue;
 			matches += !pass;
 			if (!pass)
@@ -607,6 +591,7 @@ static uint32_t random_below(uint64_t *state, uint32_t most)
 static void random_fields(struct resp_client *c, const struct resp_fields *fields, uint32_t wanted, bool again,
 			  bool values, uint64_t random)
 {
+	stream_charge(c->stream, wanted / 64);
 	resp_array(c->out, (size_t)wanted * (values && !c->out->three ? 2 : 1));
 	for (uint32_t i = 0; again && i < wanted; i++)
 		random_reply(c, &fields->at[random_below(&random, fields->count)], values);

@@ -205,19 +205,9 @@ bool resp_evicts(const struct resp_shared *shared)
 /* That the client came by, or the first of the settings; 0: there is none. */
 unsigned resp_tcp_port(const struct resp_client *c)
 {
-	const struct resp_settings *settings = c->thread->shared->settings;
 	const char *colon = c->seen.is_unix || !c->seen.local ? NULL : strrchr(c->seen.local, ':');
-	struct address address;
 
-	if (colon)
-		return (unsigned)strtoul(colon + 1, NULL, 10);
-	if (settings->listen.count == 0)
-		return 0;
-	log_hush_begin();
-	if (address_parse(settings->listen.item[0], &address) != 0)
-		address.port_given = false;
-	log_hush_end();
-	return address.port_given ? address.port : (unsigned)settings->port;
+	return colon ? (unsigned)strtoul(colon + 1, NULL, 10) : text_tcp_port(&c->thread->shared->settings->text);
 }
 
 /*
@@ -306,7 +296,7 @@ static void put_clients(struct info *info)
 	NUMBER(info, "client_recent_max_input_buffer", 0);
 	NUMBER(info, "client_recent_max_output_buffer", 0);
 	NUMBER(info, "blocked_clients", 0);
-	NUMBER(info, "tracking_clients", 0);
+	NUMBER(info, "tracking_clients", atomic_load(&info->shared->trackers));
 	NUMBER(info, "pubsub_clients", info->totals.pubsub);
 	NUMBER(info, "clients_in_timeout_table", 0);
 }
@@ -431,9 +421,9 @@ static void put_stats(struct info *info)
 	NUMBER(info, "latest_fork_usec", 0);
 	NUMBER(info, "total_forks", 0);
 	NUMBER(info, "migrate_cached_sockets", 0);
-	NUMBER(info, "tracking_total_keys", 0);
-	NUMBER(info, "tracking_total_items", 0);
-	NUMBER(info, "tracking_total_prefixes", 0);
+	NUMBER(info, "tracking_total_keys", atomic_load(&info->shared->tracked));
+	NUMBER(info, "tracking_total_items", atomic_load(&info->shared->tracked));
+	NUMBER(info, "tracking_total_prefixes", atomic_load(&info->shared->prefixes));
 	NUMBER(info, "unexpected_error_replies", 0);
 	NUMBER(info, "total_error_replies", errors_of(info->shared));
 	NUMBER(info, "total_reads_processed", since(info, RESP_BASE_READS, t->reads));

@@ -23,6 +23,19 @@ bool resp_hash_is_small(const struct resp_value *value);
 /* As Redis's strtoul(): nothing is 0, and a number with a minus is taken from 2^64. */
 bool resp_read_cursor(const struct resp_arg *arg, uint64_t *cursor);
 
+/* What SCAN and HSCAN are asked for. */
+struct resp_scan {
+	const struct resp_arg *pattern; /* NULL: all */
+	int64_t most;                   /* from 1 on */
+};
+
+/* Options behind the cursor; out has the defaults before. `type`: NULL where there is no such option. False: it was
+ * answered. */
+bool resp_read_scan(struct resp_client *c, const struct resp_arg *argv, unsigned argc, struct resp_scan *out,
+		    const struct resp_arg **type);
+/* The sum as text, and its length. 0: there is none, which was answered; -EINVAL. */
+int resp_add_float(struct resp_client *c, long double number, long double delta, char text[static RESP_LONG_DOUBLE]);
+
 /*
  * options.c
  */

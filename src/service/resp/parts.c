@@ -172,6 +172,19 @@ int resp_do_decrby(struct resp_client *c, const struct resp_arg *argv, unsigned 
 	return count(c, &argv[1], -delta);
 }
 
+int resp_add_float(struct resp_client *c, long double number, long double delta, char text[static RESP_LONG_DOUBLE])
+{
+	int len;
+
+	number += delta;
+	if (__builtin_isnan(number) || __builtin_isinf(number)) {
+		resp_error(c->out, "ERR increment would produce NaN or Infinity");
+		return 0;
+	}
+	len = resp_write_long_double(text, number);
+	return len < 0 ? -EINVAL : len;
+}
+
 int resp_do_incrbyfloat(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	char text[RESP_LONG_DOUBLE];
@@ -185,14 +198,9 @@ int resp_do_incrbyfloat(struct resp_client *c, const struct resp_arg *argv, unsi
 	if ((rc && !resp_read_long_double(old.at, old.len, &number)) ||
 	    !resp_read_long_double(argv[2].at, argv[2].len, &delta))
 		return resp_not_a_float(c);
-	number += delta;
-	if (__builtin_isnan(number) || __builtin_isinf(number)) {
-		resp_error(c->out, "ERR increment would produce NaN or Infinity");
-		return 0;
-	}
-	len = resp_write_long_double(text, number);
-	if (len < 0)
-		return -EINVAL;
+	len = resp_add_float(c, number, delta, text);
+	if (len <= 0)
+		return len;
 	if (!resp_may_write(c, &argv[1], (uint64_t)len))
 		return 0;
 	put = kept(&old);

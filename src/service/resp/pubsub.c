@@ -12,7 +12,6 @@
 
 #include <stdlib.h>
 
-#define WAITING_MAX (32 * MIB) /* of messages that wait for one client, as in Redis */
 #define SUBSCRIPTIONS_MAX 100000
 #define BUCKETS_FIRST 256u
 
@@ -43,16 +42,20 @@ struct resp_pubsub {
 	unsigned buckets, channels;
 	struct list patterns;
 	unsigned count[RESP_KINDS]; /* of channels of that kind */
-	_Atomic uint64_t slow;      /* subscribers that were cut off */
+};
+
+struct words {
+	enum resp_kind kind;
+	struct resp_arg name, text; /* of the channel, and the message */
+	const struct resp_arg *key; /* that it tells of; NULL: none */
 };
 
 /* What was published: for another worker, or until the step has happened. */
 struct resp_published {
 	struct resp_note note;
 	struct resp_published *next;
-	enum resp_kind kind;
-	size_t name, len;
-	char bytes[]; /* the channel's name and the message */
+	struct words words;
+	char bytes[]; /* of the words */
 };
 
 /* As one version of the protocol has it. The worker's own. */
@@ -158,10 +161,17 @@ static _Atomic unsigned *seen_count(struct resp_client *c, enum resp_kind kind)
 	return kind == RESP_CHANNEL ? &c->seen.channels : kind == RESP_PATTERN ? &c->seen.patterns : &c->seen.shards;
 }
 
+static bool hears_of_keys(const struct channel *channel)
+{
+	return channel->kind != RESP_SHARD &&
+	       resp_watch_hears(channel->name, channel->len, channel->kind == RESP_PATTERN);
+}
+
 static void subscription_end(struct resp_pubsub *p, struct subscription *s)
 {
 	struct channel *channel = s->channel;
 
+	s->client->thread->listeners -= hears_of_keys(channel);
 	atomic_fetch_sub_explicit(seen_count(s->client, channel->kind), 1, memory_order_relaxed);
 	list_del(&s->of_client);
 	list_del(&s->of_channel);
@@ -215,6 +225,7 @@ void resp_pubsub_leave(struct resp_client *c)
 	list_for_each_safe (pos, next, &c->subscriptions)
 		subscription_end(p, container_of(pos, struct subscription, of_client));
 	pthread_mutex_unlock(&p->lock);
+	resp_watch_review(c->thread);
 }
 
 unsigned resp_pubsub_count(const struct resp_shared *shared, enum resp_kind kind)
@@ -242,7 +253,7 @@ static void message_put(void *owner, void *item)
 }
 
 /* NULL: no memory. `pattern`: the channel by which a client hears of it. */
-static struct message *message_new(const struct resp_published *what, const struct channel *by, bool three)
+static struct message *message_new(const struct words *what, const struct channel *by, bool three)
 {
 	struct resp_out out = {.most = SIZE_MAX, .three = three};
 	struct message *m = NULL;
@@ -251,8 +262,8 @@ static struct message *message_new(const struct resp_published *what, const stru
 	resp_bulk_text(&out, message_words[by->kind]);
 	if (by->kind == RESP_PATTERN)
 		resp_bulk(&out, by->name, by->len);
-	resp_bulk(&out, what->bytes, what->name);
-	resp_bulk(&out, what->bytes + what->name, what->len);
+	resp_bulk(&out, what->name.at, what->name.len);
+	resp_bulk(&out, what->text.at, what->text.len);
 	if (!out.failed)
 		m = malloc(sizeof(*m) + out.len);
 	if (m) {
@@ -270,16 +281,16 @@ static void message_send(struct resp_client *c, struct message *m, const struct 
 		resp_raw(c->out, m->bytes, m->len);
 		return;
 	}
-	if (stream_waiting(c->stream) + m->len > WAITING_MAX) {
-		atomic_fetch_add(&pubsub_of(c)->slow, 1);
-		stream_close(c->stream, -ENOBUFS, "it takes no messages: %zu bytes wait", stream_waiting(c->stream));
-		return;
-	}
-	m->refs++;
-	stream_write(c->stream, &(struct stream_piece){m->bytes, m->len, message_put, m, m}, 1);
+	if (resp_client_push(c, &(struct stream_piece){m->bytes, m->len, message_put, m, m}))
+		m->refs++;
 }
 
-static void channel_send(struct resp_thread *thread, const struct channel *channel, const struct resp_published *what,
+static bool may_hear(const struct resp_client *c, const struct words *what)
+{
+	return !what->key || auth_may(stream_client(c->stream), AUTH_READ, what->key->at, what->key->len);
+}
+
+static void channel_send(struct resp_thread *thread, const struct channel *channel, const struct words *what,
 			 const struct resp_client *visited)
 {
 	struct message *m[2] = {NULL, NULL};
@@ -287,7 +298,7 @@ static void channel_send(struct resp_thread *thread, const struct channel *chann
 	list_for_each (pos, &channel->subscriptions) {
 		struct resp_client *c = container_of(pos, struct subscription, of_channel)->client;
 
-		if (c->thread != thread)
+		if (c->thread != thread || !may_hear(c, what))
 			continue;
 		if (!m[c->three])
 			m[c->three] = message_new(what, channel, c->three);
@@ -301,20 +312,20 @@ static void channel_send(struct resp_thread *thread, const struct channel *chann
 			message_put(m[i], m[i]);
 }
 
-static bool pattern_fits(const struct channel *pattern, const struct resp_published *what)
+static bool pattern_fits(const struct channel *pattern, const struct words *what)
 {
-	return resp_match(pattern->name, pattern->len, what->bytes, what->name, false);
+	return resp_match(pattern->name, pattern->len, what->name.at, what->name.len, false);
 }
 
 /* To the clients of this thread. */
-static void hand_out(struct resp_thread *thread, const struct resp_published *what, const struct resp_client *visited)
+static void hand_out(struct resp_thread *thread, const struct words *what, const struct resp_client *visited)
 {
 	struct resp_pubsub *p = thread->shared->pubsub;
 	const struct channel *channel;
 
 	pthread_mutex_lock(&p->lock);
-	channel = *channel_place(p, what->kind, store_hash(thread->store, what->bytes, what->name), what->bytes,
-				 what->name);
+	channel = *channel_place(p, what->kind, store_hash(thread->store, what->name.at, what->name.len), what->name.at,
+				 what->name.len);
 	if (channel)
 		channel_send(thread, channel, what, visited);
 	if (what->kind == RESP_CHANNEL) {
@@ -333,28 +344,44 @@ static void note_came(struct resp_thread *to, struct resp_note *note)
 	struct resp_published *what = container_of(note, struct resp_published, note);
 
 	if (to)
-		hand_out(to, what, NULL);
+		hand_out(to, &what->words, NULL);
 	free(what);
+}
+
+static struct resp_published *published_new(const struct words *words)
+{
+	struct resp_published *p = malloc(sizeof(*p) + words->name.len + words->text.len);
+
+	if (!p)
+		return NULL;
+	*p = (struct resp_published){.words = *words};
+	p->words.name.at = memcpy(p->bytes, words->name.at, words->name.len);
+	p->words.text.at = memcpy(p->bytes + words->name.len, words->text.at, words->text.len);
+	return p;
 }
 
 /* Which have clients of them, they find out. A message that finds no memory is lost for that worker's. */
 static void post_to_others(struct resp_thread *thread, const struct resp_published *what)
 {
 	struct resp_shared *shared = thread->shared;
-	size_t size = sizeof(*what) + what->name + what->len;
 
 	pthread_mutex_lock(&shared->lock);
 	list_for_each (pos, &shared->threads) {
 		struct resp_thread *to = container_of(pos, struct resp_thread, node);
-		struct resp_published *copy = to == thread ? NULL : malloc(size);
+		struct resp_published *copy = to == thread ? NULL : published_new(&what->words);
 
 		if (!copy)
 			continue;
-		memcpy(copy, what, size);
-		copy->note = (struct resp_note){.fn = note_came};
+		copy->note.fn = note_came;
 		resp_post(to, &copy->note);
 	}
 	pthread_mutex_unlock(&shared->lock);
+}
+
+void resp_publish_here(struct resp_thread *thread, const struct resp_arg *channel, const struct resp_arg *message,
+		       const struct resp_arg *key)
+{
+	hand_out(thread, &(struct words){RESP_CHANNEL, *channel, *message, key}, NULL);
 }
 
 void resp_publish_drop(struct resp_thread *thread)
@@ -373,20 +400,20 @@ void resp_publish_all(struct resp_client *c)
 	struct resp_thread *thread = c->thread;
 
 	for (const struct resp_published *what = thread->published; what; what = what->next) {
-		hand_out(thread, what, c);
+		hand_out(thread, &what->words, c);
 		post_to_others(thread, what);
 	}
 	resp_publish_drop(thread);
 }
 
 /* How many clients it will reach, as far as one knows now. */
-static uint64_t receivers(struct resp_pubsub *p, const struct resp_published *what, uint64_t hash)
+static uint64_t receivers(struct resp_pubsub *p, const struct words *what, uint64_t hash)
 {
 	const struct channel *channel;
 	uint64_t n = 0;
 
 	pthread_mutex_lock(&p->lock);
-	channel = *channel_place(p, what->kind, hash, what->bytes, what->name);
+	channel = *channel_place(p, what->kind, hash, what->name.at, what->name.len);
 	n = channel ? channel->count : 0;
 	if (what->kind == RESP_CHANNEL) {
 		list_for_each (pos, &p->patterns) {
@@ -419,13 +446,11 @@ static int publish(struct resp_client *c, const struct resp_arg *argv, enum resp
 
 	if (!may_name(c, &argv[1]))
 		return 0;
-	what = malloc(sizeof(*what) + argv[1].len + argv[2].len);
+	what = published_new(&(struct words){kind, argv[1], argv[2], NULL});
 	if (!what)
 		return -ENOMEM;
-	*what = (struct resp_published){.kind = kind, .name = argv[1].len, .len = argv[2].len};
-	memcpy(what->bytes, argv[1].at, argv[1].len);
-	memcpy(what->bytes + argv[1].len, argv[2].at, argv[2].len);
-	resp_number(c->out, (int64_t)receivers(pubsub_of(c), what, store_hash(thread->store, argv[1].at, argv[1].len)));
+	resp_number(c->out,
+		    (int64_t)receivers(pubsub_of(c), &what->words, store_hash(thread->store, argv[1].at, argv[1].len)));
 	if (thread->published_last)
 		thread->published_last->next = what;
 	else
@@ -481,13 +506,14 @@ static int subscribe_one(struct resp_client *c, enum resp_kind kind, const struc
 		list_add_tail(&channel->subscriptions, &s->of_channel);
 		list_add_tail(&c->subscriptions, &s->of_client);
 		channel->count++;
+		c->thread->listeners += hears_of_keys(channel);
 		atomic_fetch_add_explicit(seen_count(c, kind), 1, memory_order_relaxed);
 		s = NULL;
 	}
 	rc = channel ? 0 : rc;
 	pthread_mutex_unlock(&p->lock);
 	free(s);
-	return rc;
+	return rc == 0 ? resp_watch_review(c->thread) : rc;
 }
 
 static int subscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
@@ -557,11 +583,12 @@ static int unsubscribe_all(struct resp_client *c, enum resp_kind kind)
 
 static int unsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
 {
-	if (argc == 1)
-		return unsubscribe_all(c, kind);
+	int rc = argc == 1 ? unsubscribe_all(c, kind) : 0;
+
 	for (unsigned i = 1; i < argc; i++)
 		unsubscribe_one(c, kind, &argv[i]);
-	return 0;
+	resp_watch_review(c->thread);
+	return rc;
 }
 
 int resp_do_subscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)

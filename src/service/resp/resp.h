@@ -39,11 +39,8 @@ struct resp_published;
 
 /* By the rows of resp_settings. */
 struct resp_settings {
-	struct setting_list listen;
-	uint64_t port;
-	char *unix_socket;
-	uint64_t unix_mode;
-	bool clear; /* passwords in clear from other machines */
+	struct text_settings text; /* the first */
+	char *notify;              /* classes of events that are published; NULL: none */
 	bool scripts;
 	uint64_t script_time;   /* ns that one may take */
 	uint64_t script_memory; /* bytes of all in one worker */
@@ -103,9 +100,11 @@ struct resp_shared {
 	uint64_t peak;                /* most memory that was seen in use */
 	uint64_t base[RESP_BASES];    /* what counters were at the last CONFIG RESETSTAT */
 	struct resp_calls base_calls[RESP_IDS];
-	struct resp_errors errors;    /* has a lock of its own */
-	struct resp_scripts *scripts; /* that are known; NULL: off */
-	struct resp_pubsub *pubsub;   /* has a lock of its own */
+	struct resp_errors errors;                    /* has a lock of its own */
+	struct resp_scripts *scripts;                 /* that are known; NULL: off */
+	struct resp_pubsub *pubsub;                   /* has a lock of its own */
+	_Atomic unsigned notify;                      /* classes of events that are published, see resp_notify_read() */
+	_Atomic uint64_t trackers, prefixes, tracked; /* clients that track keys, and what they have, of all threads */
 };
 
 /* What one thread has for another. fn() is called by that one's turn, with the note its own again; with NULL when the
@@ -151,7 +150,11 @@ struct resp_thread {
 	struct resp_mailbox mailbox;
 	struct resp_note kill; /* CLIENT KILL has marked clients of it */
 	bool killing;          /* and that was posted; under shared->lock */
-	struct list node;      /* in shared->threads */
+	struct resp_tracks *tracks;
+	struct store_watcher watcher;
+	bool watching;
+	unsigned listeners; /* subscriptions of its clients by which they may hear of keys */
+	struct list node;   /* in shared->threads */
 };
 
 /* What other threads see of a client. */
@@ -161,6 +164,8 @@ struct resp_seen {
 	_Atomic uint64_t active, unused, waiting;
 	_Atomic int kept;                            /* commands that wait for EXEC; -1: no MULTI */
 	_Atomic unsigned channels, patterns, shards; /* that it subscribed to */
+	_Atomic char tracking;                       /* 't', with BCAST 'B'; 0: it does not track keys */
+	_Atomic int64_t redirect;                    /* the client that hears of them; 0: itself; -1: there is none */
 	/* Under shared->lock, by which its own thread changes it, and reads it without. */
 	char user[AUTH_NAME_MAX + 1];
 	char *name, *library, *library_version; /* NULL: none */
@@ -212,6 +217,8 @@ struct resp_client {
 	const struct resp_command *command; /* the one under way or the last; a subcommand where it has such */
 	enum { RESP_REPLY_ON, RESP_REPLY_OFF, RESP_REPLY_SKIP_NEXT, RESP_REPLY_SKIP } reply;
 	struct list subscriptions; /* pubsub.c's */
+	struct resp_track *track;  /* NULL: it does not track keys */
+	struct list redirects;     /* of others' messages to it, under shared->lock */
 	struct resp_multi *multi;  /* NULL: neither MULTI nor WATCH were said */
 	uint64_t tells;            /* the last change that the replies of this visit tell of */
 	struct text_gate gate;     /* for the log, while replies are held */
@@ -258,7 +265,7 @@ typedef int resp_serve_fn(struct resp_client *c, const struct resp_arg *argv, un
 	DO(CLIENT_SETINFO, client_setinfo) DO(CLIENT_REPLY, client_reply) DO(CLIENT_NO_EVICT, client_no_evict) \
 	DO(CLIENT_NO_TOUCH, client_no_touch) DO(CLIENT_UNPAUSE, client_unpause) \
 	DO(CLIENT_TRACKING, client_tracking) DO(CLIENT_TRACKINGINFO, client_trackinginfo) \
-	DO(CLIENT_GETREDIR, client_getredir) DO(CLIENT_HELP, client_help) \
+	DO(CLIENT_CACHING, client_caching) DO(CLIENT_GETREDIR, client_getredir) DO(CLIENT_HELP, client_help) \
 	DO(ACL_CAT, acl_cat) DO(ACL_GETUSER, acl_getuser) DO(ACL_LIST, acl_list) DO(ACL_USERS, acl_users) \
 	DO(ACL_WHOAMI, acl_whoami) DO(ACL_HELP, acl_help)
 #define RESP_DO_SERVER(DO) \
@@ -387,6 +394,55 @@ bool resp_pubsub_allows(struct resp_client *c, const struct resp_command *comman
 /* What the command under way has published leaves; or it does not, as the command runs again or has failed. */
 void resp_publish_all(struct resp_client *c);
 void resp_publish_drop(struct resp_thread *thread);
+/* A message on a channel to the thread's own clients, of which those hear it that may read the key. */
+void resp_publish_here(struct resp_thread *thread, const struct resp_arg *channel, const struct resp_arg *message,
+		       const struct resp_arg *key);
+
+/*
+ * track.c: clients that are told of changes to keys that they keep copies of.
+ */
+struct resp_tracks *resp_tracks_new(void); /* a thread's; NULL: no memory */
+void resp_tracks_free(struct resp_tracks *tracks);
+bool resp_tracks_any(const struct resp_thread *thread); /* a client of it tracks keys */
+/* The client has read the keys of a command, which began when `seen` was store_event_head(). 0 or -ENOMEM. */
+int resp_track_read(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		    unsigned argc, uint64_t seen);
+void resp_track_commanded(struct resp_client *c); /* a command was answered: CLIENT CACHING was said for it */
+void resp_track_event(struct resp_thread *thread, const struct store_event *event);
+void resp_track_end(struct resp_client *c);   /* it tracks no more */
+void resp_track_leave(struct resp_client *c); /* nor hears of what others track */
+
+/*
+ * watch.c: events of the store, for tracking and as messages.
+ */
+#define RESP_NOTIFY_TEXT 16
+/* Letters of Redis's notify-keyspace-events. False: there is another one. */
+bool resp_notify_read(const char *at, size_t len, unsigned *out);
+void resp_notify_text(unsigned flags, char out[static RESP_NOTIFY_TEXT]);
+bool resp_notify_check(const char *text, char *why, size_t size); /* as struct setting's check */
+/* Whether a subscriber to it may hear of keys. */
+bool resp_watch_hears(const char *channel, size_t len, bool pattern);
+/* The thread watches the store, or does not, as its clients need. 0 or -ENOMEM. */
+int resp_watch_review(struct resp_thread *thread);
+int resp_watch_turn(struct service_part *part);
+bool resp_watch_arm(struct service_part *part);
+void resp_watch_disarm(struct service_part *part);
+
+/* What the events of a client's command have as note. */
+static inline uint64_t resp_note(uint64_t client, enum resp_id command)
+{
+	return client << 16 | ((uint64_t)command + 1);
+}
+
+static inline uint64_t resp_note_client(uint64_t note)
+{
+	return note >> 16;
+}
+
+static inline enum resp_id resp_note_command(uint64_t note) /* RESP_IDS: none */
+{
+	return note & 0xffff ? (enum resp_id)((note & 0xffff) - 1) : RESP_IDS;
+}
 
 /*
  * client.c
@@ -401,6 +457,8 @@ bool resp_may(struct resp_client *c, const struct resp_command *command, const s
 void resp_reply_errno(struct resp_client *c, int error);
 /* Replies so far are taken back to where `len` bytes and `pins` values were. */
 void resp_take_back(struct resp_client *c, size_t len, unsigned pins);
+/* A message beside the replies. A client that takes none is cut off: false. */
+bool resp_client_push(struct resp_client *c, const struct stream_piece *piece);
 extern const struct stream_ops resp_stream_ops;
 struct resp_client *resp_client_new(struct resp_thread *thread);
 void resp_client_free(struct resp_client *c);

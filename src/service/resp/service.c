@@ -3,23 +3,17 @@
 
 #include <stdlib.h>
 
-#define PORT 6379
 #define REPLY_MAX (512 * MIB) /* longest reply of one command, but for values that leave from where they are */
 
 #define AT(member) offsetof(struct resp_settings, member)
 
+_Static_assert(offsetof(struct resp_settings, text) == 0, "TEXT_SETTINGS are rows of the same table");
+
 static const struct setting settings[] = {
-	{"resp.listen", SETTING_LIST, AT(listen), NULL, .check = text_check_listen, .sample = "127.0.0.1",
-	 .help = "Addresses for Redis's clients, host[:port], over TCP. Unset, and no resp.unix_socket: the\n"
-		 "service is not there. See rdmad-resp(7)."},
-	{"resp.port", SETTING_NUMBER, AT(port), "6379" /* PORT */, 0, 65535,
-	 .help = "Port of addresses that name none."},
-	{"resp.unix_socket", SETTING_STRING, AT(unix_socket), NULL, .check = setting_check_path,
-	 .sample = "/run/rdmad/redis.sock", .help = "UNIX socket for Redis's clients of this machine."},
-	{"resp.unix_mode", SETTING_MODE, AT(unix_mode), "0666", 0, 0777, .help = "Who may connect to it."},
-	{"resp.clear", SETTING_BOOL, AT(clear), "false",
-	 .help = "Take passwords (AUTH) from other machines, too, though the network may hear them: the\n"
-		 "protocol has no encryption."},
+	TEXT_SETTINGS("resp", "Redis's", "6379", "/run/rdmad/redis.sock", "rdmad-resp(7)"),
+	{"resp.notify", SETTING_STRING, AT(notify), NULL, .check = resp_notify_check, .sample = "KEA",
+	 .help = "Events of keys that are published, as Redis's notify-keyspace-events, which CONFIG SET changes.\n"
+		 "Unset: none. See rdmad-resp(7)."},
 	{"resp.scripts", SETTING_BOOL, AT(scripts), "false",
 	 .help = "Let Redis's clients run scripts (EVAL). While one runs, its worker serves nobody else."},
 	{"resp.script_time", SETTING_TIME, AT(script_time), "100ms", TIME_MS, 60 * TIME_S,
@@ -29,11 +23,6 @@ static const struct setting settings[] = {
 };
 
 static const struct setting_table resp_settings = {settings, ARRAY_SIZE(settings), sizeof(struct resp_settings)};
-
-static bool is_wanted(const struct resp_settings *s)
-{
-	return s->listen.count || s->unix_socket;
-}
 
 static void make_run_id(char id[static 41])
 {
@@ -49,14 +38,10 @@ static int resp_open(const struct service_host *host, const void *values, void *
 {
 	const struct resp_settings *s = values;
 	struct resp_shared *shared;
+	int rc = text_offered(host, &s->text, "resp");
 
-	if (!is_wanted(s))
-		return SERVICE_NOT_OFFERED;
-	if (!service_is_open(host->shared, WIRE_KV)) {
-		log_error("resp",
-			  "resp.listen asks for Redis's clients, whose keys are those of kv: add \"kv\" to services");
-		return -EINVAL;
-	}
+	if (rc != 0)
+		return rc;
 	shared = calloc(1, sizeof(*shared));
 	if (!shared)
 		return -ENOMEM;
@@ -67,6 +52,12 @@ static int resp_open(const struct service_host *host, const void *values, void *
 	make_run_id(shared->run_id);
 	shared->connections = host->connections;
 	shared->pubsub = resp_pubsub_new();
+	if (s->notify) {
+		unsigned flags;
+
+		resp_notify_read(s->notify, strlen(s->notify), &flags);
+		atomic_store(&shared->notify, flags);
+	}
 	list_init(&shared->clients);
 	list_init(&shared->threads);
 	if (!shared->pubsub || (s->scripts && resp_scripts_open(shared) != 0)) {
@@ -92,21 +83,6 @@ static void resp_close(void *of)
 	pthread_mutex_destroy(&shared->errors.lock);
 	resp_scripts_close(shared);
 	free(shared);
-}
-
-static unsigned resp_descriptors(const void *values)
-{
-	const struct resp_settings *s = values;
-
-	return ADDRESS_SOCKETS * s->listen.count + (s->unix_socket ? 1 : 0);
-}
-
-static void resp_door(const void *values, struct service_door *out)
-{
-	const struct resp_settings *s = values;
-
-	*out = (struct service_door){
-		.listen = &s->listen, .port = s->port, .unix_socket = s->unix_socket, .unix_mode = s->unix_mode};
 }
 
 static const char *resp_refusal(enum wire_reason reason)
@@ -138,8 +114,10 @@ static int resp_thread_init(struct service_part *part)
 	rc = resp_mailbox_init(&thread->mailbox);
 	if (rc != 0)
 		return rc;
-	rc = resp_view_new(thread);
+	thread->tracks = resp_tracks_new();
+	rc = thread->tracks ? resp_view_new(thread) : -ENOMEM;
 	if (rc != 0) {
+		resp_tracks_free(thread->tracks);
 		resp_mailbox_clear(&thread->mailbox);
 		return rc;
 	}
@@ -153,11 +131,12 @@ static void resp_thread_clear(struct service_part *part)
 {
 	struct resp_thread *thread = container_of(part, struct resp_thread, part);
 
-	must(thread->pins.count == 0);
+	must(thread->pins.count == 0 && !thread->watching);
 	pthread_mutex_lock(&thread->shared->lock);
 	list_del(&thread->node);
 	pthread_mutex_unlock(&thread->shared->lock);
 	resp_mailbox_clear(&thread->mailbox);
+	resp_tracks_free(thread->tracks);
 	free(thread->pins.pin);
 	free(thread->out.at);
 	resp_view_free(thread);
@@ -170,18 +149,11 @@ static int resp_take(struct service_part *part, struct stream_group *group, stru
 	struct resp_thread *thread = container_of(part, struct resp_thread, part);
 	struct resp_client *c = resp_client_new(thread);
 	struct stream *stream;
-	int rc;
+	int rc = text_open(part, group, open, &resp_stream_ops, c, &stream);
 
-	if (!c) {
-		local_close(open->fd);
-		return -ENOMEM;
-	}
-	open->ops = &resp_stream_ops;
-	open->context = c;
-	rc = stream_open(group, open, service_part_now(part), &stream);
 	if (rc == 0)
 		resp_client_begin(c, stream);
-	else
+	else if (c)
 		resp_client_free(c);
 	return rc;
 }
@@ -190,16 +162,19 @@ const struct service service_resp = {
 	.id = WIRE_RESP,
 	.help = "keys and values for Redis's clients",
 	.settings = &resp_settings,
-	.descriptors = resp_descriptors,
+	.descriptors = text_descriptors,
 	.open = resp_open,
 	.close = resp_close,
 	.part_size = sizeof(struct resp_thread),
 	.part_init = resp_thread_init,
 	.part_clear = resp_thread_clear,
 	.tick = resp_sample,
+	.progress = resp_watch_turn,
+	.arm = resp_watch_arm,
+	.disarm = resp_watch_disarm,
 	.fd = resp_mailbox_fd,
 	.readable = resp_mailbox_readable,
-	.door = resp_door,
+	.door = text_door,
 	.refusal = resp_refusal,
 	.stream = resp_take,
 };

@@ -25,6 +25,7 @@ struct entry {
 	uint8_t type;
 	struct store_ref base; /* pinned, or item NULL */
 	enum change change;
+	uint64_t note;          /* of what is not KEPT */
 	struct store_ref fresh; /* of SET */
 	uint8_t fresh_type;
 	uint32_t fresh_flags;
@@ -272,6 +273,7 @@ static void entry_set(struct resp_client *c, struct entry *e, const struct store
 	}
 	c->thread->view->sets++;
 	e->change = SET;
+	e->note = resp_note(c->id, c->command->id);
 	e->fresh = *fresh;
 	e->fresh_type = put->type;
 	e->fresh_flags = put->flags;
@@ -328,6 +330,7 @@ int resp_view_delete(struct resp_client *c, const struct resp_arg *key)
 	e = view_entry(c, key, &rc);
 	entry_drop(c, e);
 	e->change = DELETED;
+	e->note = resp_note(c->id, c->command->id);
 	return 1;
 }
 
@@ -342,7 +345,10 @@ int resp_view_expire(struct resp_client *c, const struct resp_arg *key, uint64_t
 	if (expires <= resp_now(c))
 		return resp_view_delete(c, key);
 	e = view_entry(c, key, &rc);
-	e->change = e->change == SET ? SET : EXPIRES;
+	if (e->change != SET) {
+		e->change = EXPIRES;
+		e->note = resp_note(c->id, c->command->id);
+	}
 	e->will_expire = expires;
 	e->keep_expiry = false;
 	return 1;
@@ -425,7 +431,8 @@ static int commit_one(struct resp_client *c, struct entry *e, uint64_t now, uint
 				.keep_expiry = e->keep_expiry,
 				.owner = c->owner,
 				.type = e->fresh_type,
-				.flags = e->fresh_flags};
+				.flags = e->fresh_flags,
+				.note = e->note};
 	int rc;
 
 	if (e->read)
@@ -466,13 +473,15 @@ int resp_view_commit(struct resp_client *c)
 			v->step[steps++] = (struct store_step){.kind = STORE_STEP_PUT,
 							       .ref = e->fresh,
 							       .expires = e->will_expire,
-							       .keep_expiry = e->keep_expiry};
+							       .keep_expiry = e->keep_expiry,
+							       .note = e->note};
 		else if (e->change != KEPT)
 			v->step[steps++] = (struct store_step){.kind = e->change == DELETED ? STORE_STEP_DELETE
 											    : STORE_STEP_EXPIRE,
 							       .key = e->key,
 							       .key_len = e->key_len,
-							       .expires = e->will_expire};
+							       .expires = e->will_expire,
+							       .note = e->note};
 	}
 	rc = store_commit(c->thread->store, v->check, checks, v->step, steps, now, &lsn);
 	if (rc != 0)

@@ -198,6 +198,35 @@ bool resp_read_cursor(const struct resp_arg *arg, uint64_t *cursor)
 	return true;
 }
 
+bool resp_read_scan(struct resp_client *c, const struct resp_arg *argv, unsigned argc, struct resp_scan *out,
+		    const struct resp_arg **type)
+{
+	for (unsigned i = 0; i < argc; i += 2) {
+		if (i + 1 < argc && resp_is(&argv[i], "match")) {
+			out->pattern = pattern_of(&argv[i + 1]);
+		} else if (i + 1 < argc && type && resp_is(&argv[i], "type")) {
+			*type = &argv[i + 1];
+		} else if (i + 1 == argc || !resp_is(&argv[i], "count")) {
+			resp_syntax_error(c);
+			return false;
+		} else if (!resp_read_int64(argv[i + 1].at, argv[i + 1].len, &out->most)) {
+			resp_not_an_integer(c);
+			return false;
+		} else if (out->most < 1) {
+			resp_syntax_error(c);
+			return false;
+		}
+	}
+	return true;
+}
+
+static int type_of(const struct resp_arg *name)
+{
+	if (!name)
+		return ANY_TYPE;
+	return resp_is(name, "string") ? STORE_STRING : resp_is(name, "hash") ? STORE_HASH : NO_TYPE;
+}
+
 static void tell_scan(struct resp_client *c, const struct step *step)
 {
 	char text[RESP_INT64];
@@ -211,42 +240,25 @@ static void tell_scan(struct resp_client *c, const struct step *step)
 
 int resp_do_scan(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	const struct resp_arg *pattern = NULL;
-	int64_t most = 10;
+	struct resp_scan scan = {.most = 10};
+	const struct resp_arg *type = NULL;
 	uint64_t cursor;
-	int type = ANY_TYPE;
 	struct step *step;
 
 	if (!resp_read_cursor(&argv[1], &cursor)) {
 		resp_error(c->out, "ERR invalid cursor");
 		return 0;
 	}
-	for (unsigned i = 2; i < argc; i += 2) {
-		if (i + 1 == argc)
-			return resp_syntax_error(c);
-		if (resp_is(&argv[i], "match")) {
-			pattern = pattern_of(&argv[i + 1]);
-		} else if (resp_is(&argv[i], "type")) {
-			type = resp_is(&argv[i + 1], "string") ? STORE_STRING
-			       : resp_is(&argv[i + 1], "hash") ? STORE_HASH
-							       : NO_TYPE;
-		} else if (!resp_is(&argv[i], "count")) {
-			return resp_syntax_error(c);
-		} else {
-			if (!resp_read_int64(argv[i + 1].at, argv[i + 1].len, &most))
-				return resp_not_an_integer(c);
-			if (most < 1)
-				return resp_syntax_error(c);
-		}
-	}
+	if (!resp_read_scan(c, argv + 2, argc - 2, &scan, &type))
+		return 0;
 	step = step_of(c);
 	if (!step)
 		return -ENOMEM;
 	step->cursor = cursor;
-	step->type = type;
-	step->most = (size_t)MIN(most, SCAN_MOST);
+	step->type = type_of(type);
+	step->most = (size_t)MIN(scan.most, SCAN_MOST);
 	for (unsigned i = 0; i < SCAN_STEPS && !step->done && step->looked < step->most; i++)
-		step_on(c, step, pattern);
+		step_on(c, step, scan.pattern);
 	if (!step->found.failed)
 		tell_scan(c, step);
 	cursor = step->found.failed;

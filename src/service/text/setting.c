@@ -15,11 +15,45 @@ bool text_check_listen(const char *text, char *why, size_t size)
 	return false;
 }
 
-bool text_is_near(int fd)
+int text_offered(const struct service_host *host, const struct text_settings *s, const char *name)
+{
+	if (!s->listen.count && !s->unix_socket)
+		return SERVICE_NOT_OFFERED;
+	if (service_is_open(host->shared, WIRE_KV))
+		return 0;
+	log_error(name, "%s.listen asks for clients whose keys are those of kv: add \"kv\" to services", name);
+	return -EINVAL;
+}
+
+unsigned text_descriptors(const void *values)
+{
+	const struct text_settings *s = values;
+
+	return ADDRESS_SOCKETS * s->listen.count + (s->unix_socket ? 1 : 0);
+}
+
+void text_door(const void *values, struct service_door *out)
+{
+	const struct text_settings *s = values;
+
+	*out = (struct service_door){
+		.listen = &s->listen, .port = s->port, .unix_socket = s->unix_socket, .unix_mode = s->unix_mode};
+}
+
+unsigned text_tcp_port(const struct text_settings *s)
+{
+	struct address address = {.port_given = false};
+
+	if (!s->listen.count || address_parse(s->listen.item[0], &address) != 0)
+		return 0;
+	return address.port_given ? address.port : (unsigned)s->port;
+}
+
+bool text_takes_password(const struct text_settings *s, int fd)
 {
 	struct sockaddr_storage peer;
 	socklen_t len = sizeof(peer);
 
-	return getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
-	       (peer.ss_family == AF_UNIX || address_is_loopback((struct sockaddr *)&peer));
+	return s->clear || (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
+			    (peer.ss_family == AF_UNIX || address_is_loopback((struct sockaddr *)&peer)));
 }

@@ -4,6 +4,7 @@
  *   answer.c   answers on their way: bytes, values that leave from where they are, and the log that they wait for
  *   value.c    a long value on its way from the socket to its place in the arena
  *   clock.c    the clocks of clients
+ *   visit.c    a stream from its begin to its end, and a visit of it
  *   setting.c  what their settings and passwords have in common
  *
  * Threads: what belongs to a stream is used by its worker alone.
@@ -84,10 +85,80 @@ uint64_t text_expires_at(uint64_t now, int64_t unix_ms); /* on the store's scale
 int64_t text_unix_of(uint64_t expires);                  /* of one that is not TIME_NEVER, in ms */
 
 /*
+ * visit.c
+ */
+
+/* Open a stream for a client, as struct service's stream(): open->fd is consumed in every case. `client` is its
+ * context; NULL: -ENOMEM. */
+int text_open(struct service_part *part, struct stream_group *group, struct stream_open *open,
+	      const struct stream_ops *ops, void *client, struct stream **out);
+/* Whether a visit may carry out its command number `commands`: there is room for its answer behind `answers` bytes and
+ * the pins, and time. */
+bool text_goes_on(struct stream *stream, const struct text_pins *pins, size_t answers, unsigned commands);
+/* End of a visit, when its answers were written: the commands count, and the stream is closed at its client's wish, or
+ * comes again as there is more to do. */
+void text_visited(struct stream *stream, unsigned commands, bool closing, bool more);
+/* Why a stream was closed, unless that was in peace. */
+void text_log_closed(const struct stream *stream, const char *service, int error, const char *reason);
+
+/*
  * setting.c
  */
+
+/* The first of each service's settings: the functions below are handed the latter as `values`. */
+struct text_settings {
+	struct setting_list listen;
+	uint64_t port;
+	char *unix_socket;
+	uint64_t unix_mode;
+	bool clear; /* passwords in clear from other machines */
+};
+
+/* Rows of struct setting for them. NAME is the service's, WHOSE "Redis's". */
+#define TEXT_SETTINGS(NAME, WHOSE, PORT, SOCKET, MANUAL)                                                               \
+	{NAME ".listen",                                                                                               \
+	 SETTING_LIST,                                                                                                 \
+	 offsetof(struct text_settings, listen),                                                                       \
+	 NULL,                                                                                                         \
+	 .check = text_check_listen,                                                                                   \
+	 .sample = "127.0.0.1",                                                                                        \
+	 .help = "Addresses for " WHOSE " clients, host[:port], over TCP. Unset, and no unix_socket beside it:\n"      \
+		 "the service is not there. See " MANUAL "."},                                                         \
+		{NAME ".port",                                                                                         \
+		 SETTING_NUMBER,                                                                                       \
+		 offsetof(struct text_settings, port),                                                                 \
+		 PORT,                                                                                                 \
+		 0,                                                                                                    \
+		 65535,                                                                                                \
+		 .help = "Port of addresses that name none."},                                                         \
+		{NAME ".unix_socket",                                                                                  \
+		 SETTING_STRING,                                                                                       \
+		 offsetof(struct text_settings, unix_socket),                                                          \
+		 NULL,                                                                                                 \
+		 .check = setting_check_path,                                                                          \
+		 .sample = SOCKET,                                                                                     \
+		 .help = "UNIX socket for " WHOSE " clients of this machine."},                                        \
+		{NAME ".unix_mode",                                                                                    \
+		 SETTING_MODE,                                                                                         \
+		 offsetof(struct text_settings, unix_mode),                                                            \
+		 "0666",                                                                                               \
+		 0,                                                                                                    \
+		 0777,                                                                                                 \
+		 .help = "Who may connect to it."},                                                                    \
+	{                                                                                                              \
+		NAME ".clear", SETTING_BOOL, offsetof(struct text_settings, clear), "false",                           \
+			.help = "Take passwords from other machines, too, though the network may hear them: the "      \
+				"protocol has\n"                                                                       \
+				"no encryption."                                                                       \
+	}
+
 bool text_check_listen(const char *text, char *why, size_t size); /* host[:port], as struct setting's check */
-/* Nobody on the way from the client can hear it. */
-bool text_is_near(int fd);
+/* Whether there is such a service: 0, SERVICE_NOT_OFFERED, or -EINVAL, logged: there is no kv. */
+int text_offered(const struct service_host *host, const struct text_settings *s, const char *name);
+unsigned text_descriptors(const void *values);                /* struct service's */
+void text_door(const void *values, struct service_door *out); /* the same */
+unsigned text_tcp_port(const struct text_settings *s);        /* of the first address; 0: there is none */
+/* Whether a password may come by this socket: nobody on the way can hear it, or that is allowed. */
+bool text_takes_password(const struct text_settings *s, int fd);
 
 #endif

@@ -22,5 +22,15 @@ sed -n '/^\.\\" Commands: /,/^\.\\" End of/s/^\.It Ic //p' "$srcdir/man/rdmad-re
 while read -r name; do
 	grep -q "^$name " "$dir/page" || fail "not on the page: $name"
 done < <(LC_ALL=C comm -23 "$dir/told" "$dir/page")
+# A benchmark of rdmactl speaks RESP, too; it leaves nothing, and says what the server answered.
+server=unix://$dir/redis.sock
+expect 0 bench blocks --resp -s 16,100K -b 8 -S 50 -P 2 -c 2 -n 20 -w 0 --json && json '[.results[] | .operations == 20 and
+	(.mismatches // 0) == 0] | length == 8 and all' "bench blocks" && json '.transport == "RESP, unix" and ([.results[] |
+	select(.op == "request") | .blocks == 160 and .hits == 80] | length == 2 and all)' "bench blocks"
+[[ $(redis-cli -s "$dir/redis.sock" DBSIZE) == 0 ]] || fail "bench blocks leaves keys behind"
+expect 1 bench blocks --resp -s 8M -b 16 -n 1 && complains 'cannot store the prefixes: [A-Z]+ ' "bench blocks of a full server"
+server=unix://$dir/nobody.sock
+expect 3 bench blocks --resp
+server=''
 stop_daemon
 conclude

@@ -215,8 +215,9 @@ def transactions(path):
         fail("RESET ends subscriptions")
 
 
-compare(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-slow(sys.argv[2])
-killed(sys.argv[2])
-transactions(sys.argv[2])
-sys.exit(1 if failures else 0)
+if __name__ == "__main__":
+    compare(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    slow(sys.argv[2])
+    killed(sys.argv[2])
+    transactions(sys.argv[2])
+    sys.exit(1 if failures else 0)
