@@ -17,4 +17,13 @@
 SERVICES(SERVICE)
 #undef SERVICE
 
+/* Warns of a connection, with its peer and transport. */
+static inline void service_warn(const char *room, const struct conn *conn, const char *why)
+{
+	struct conn_info info;
+
+	conn_get_info(conn, &info);
+	log_warn(room, "%s (%s): %s", info.peer, info.transport, why);
+}
+
 #endif

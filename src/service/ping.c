@@ -101,14 +101,11 @@ static void print_statistics(const struct conn *conn, const struct ping_agent *a
 static void ping_agent_closed(struct conn *conn, int error, const char *reason)
 {
 	struct ping_agent *agent = conn_context(conn);
-	struct conn_info info;
 
 	if (agent->echoes)
 		print_statistics(conn, agent);
-	if (error) {
-		conn_get_info(conn, &info);
-		log_warn("ping", "%s (%s): %s", info.peer, info.transport, reason);
-	}
+	if (error)
+		service_warn("ping", conn, reason);
 	free(agent);
 }
 

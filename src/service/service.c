@@ -15,16 +15,6 @@ unsigned service_worker_of_name(const struct wire_request *request)
 	return MAX(request->count, 1u);
 }
 
-static int open_one(struct service_shared *shared, const struct service *service, const struct service_host *host,
-		    const void *settings)
-{
-	int rc = service->open ? service->open(host, settings, &shared->of[service->id]) : 0;
-
-	if (rc == 0)
-		shared->open |= 1ull << service->id;
-	return MIN(rc, 0);
-}
-
 int service_shared_open(struct service_shared *shared, const struct service_host *host, uint64_t wanted,
 			void *const settings[WIRE_SERVICES])
 {
@@ -33,12 +23,16 @@ int service_shared_open(struct service_shared *shared, const struct service_host
 
 	*shared = (struct service_shared){.open = 0};
 	with.shared = shared;
-	for (unsigned id = 0; id < WIRE_SERVICES && rc == 0; id++)
-		if (services[id] && (wanted & 1ull << id || !services[id]->open))
-			rc = open_one(shared, services[id], &with, settings[id]);
-	if (rc != 0)
+	for (unsigned id = 0; id < WIRE_SERVICES && rc >= 0; id++) {
+		if (!services[id] || (services[id]->open && !(wanted & 1ull << id)))
+			continue;
+		rc = services[id]->open ? services[id]->open(&with, settings[id], &shared->of[id]) : 0;
+		if (rc == 0)
+			shared->open |= 1ull << id;
+	}
+	if (rc < 0)
 		service_shared_close(shared);
-	return rc;
+	return MIN(rc, 0);
 }
 
 void service_shared_close(struct service_shared *shared)

@@ -76,7 +76,8 @@ void service_thread_free(struct service_thread *thread)
 /* A part that wants turns and whose service has that hook. */
 #define for_each_active(part, thread, hook)                                                                            \
 	for (unsigned id_ = 0; id_ < WIRE_SERVICES; id_++)                                                             \
-		if (((part) = (thread)->part[id_]) && (part)->active && (part)->service->hook)
+		if (!((part) = (thread)->part[id_]) || !(part)->active || !(part)->service->hook) {                    \
+		} else
 
 int service_thread_turn(struct service_thread *thread)
 {

@@ -14,19 +14,9 @@
 #define SPAN_PAGES_MIN 8
 #define SPAN_PAGES_MAX 64
 
-static struct page *arena_page(struct arena *a, const struct store_item *item)
-{
-	return &a->pages.page[(uint64_t)((const char *)item - a->base) >> PAGE_SHIFT];
-}
-
 static uint32_t page_number(const struct arena *a, const struct page *page)
 {
 	return (uint32_t)(page - a->pages.page);
-}
-
-static struct store_item *page_item(const struct arena *a, uint32_t first)
-{
-	return (struct store_item *)(a->base + ((uint64_t)first << PAGE_SHIFT));
 }
 
 static bool span_claimed(const struct page *span)
@@ -38,7 +28,7 @@ static bool span_claimed(const struct page *span)
  * Size classes.
  */
 
-/* As few pages as leave no more than 1/32 unused at the span's end, else the best there is. */
+/* Takes as few pages as leave no more than 1/32 unused at the span's end, else the best number there is. */
 static void class_size_span(struct arena *a, unsigned class)
 {
 	uint32_t size = a->class_size[class], best = UINT32_MAX, pages_best = 0;
@@ -92,10 +82,8 @@ int arena_init(struct arena *a, void *base, size_t size)
 	while ((size >> a->shift) >= LINK_TAGGED - 1)
 		a->shift++;
 	a->heaps = (unsigned)MAX(1, MIN(HEAPS_MAX, size / HEAP_SHARE));
-	if (a->shift > PAGE_SHIFT) {
-		log_error("store", "arena of %zu bytes is beyond what a 32-bit link reaches", size);
-		return -EINVAL;
-	}
+	if (a->shift > PAGE_SHIFT)
+		return log_fail(-EINVAL, "store", "arena of %zu bytes is beyond what a 32-bit link reaches", size);
 	rc = pages_create(&a->pages, (uint32_t)(size >> PAGE_SHIFT));
 	if (rc != 0)
 		return rc;
@@ -120,9 +108,7 @@ uint32_t arena_pages_least(const struct arena *a, uint64_t size)
 
 uint32_t arena_pages_of(const struct arena *a, uint64_t size)
 {
-	if (size <= SMALL_MAX)
-		return a->class_pages[class_of(a, size)];
-	return (uint32_t)large_pages(size);
+	return size <= SMALL_MAX ? a->class_pages[class_of(a, size)] : (uint32_t)large_pages(size);
 }
 
 /*
@@ -229,7 +215,7 @@ static struct store_item *span_take(struct arena *a, struct heap *h, struct page
 		atomic_store_explicit(&item->refs, ITEM_RESERVED + 1, memory_order_release);
 	} else {
 		fresh = atomic_load_explicit(&span->fresh, memory_order_relaxed);
-		item = (struct store_item *)((char *)page_item(a, page_number(a, span)) +
+		item = (struct store_item *)((char *)arena_at_page(a, page_number(a, span)) +
 					     (uint64_t)fresh * a->class_size[class]);
 		atomic_store_explicit(&item->refs, ITEM_RESERVED + 1, memory_order_relaxed);
 		atomic_store_explicit(&span->fresh, fresh + 1, memory_order_release);
@@ -257,28 +243,21 @@ static struct store_item *heap_take(struct arena *a, struct heap *h, unsigned cl
 	return item;
 }
 
-/* The pages of a new span: fewer than usual where no run of that length is left. */
-static uint32_t span_pages_take(struct arena *a, unsigned heap, unsigned class)
+/* A new span for the heap, of fewer pages than usual where no run of that length is left; false: no pages. */
+static bool heap_grow(struct arena *a, unsigned heap, unsigned class)
 {
+	struct heap *h = &a->heap[heap];
 	uint32_t n = a->class_pages[class], least = (uint32_t)large_pages(a->class_size[class]);
 	uint32_t first = pages_take(&a->pages, n, (int)class, heap);
+	struct page *span;
 
 	while (first == UINT32_MAX && n > least) {
 		n = MAX(least, n / 2);
 		first = pages_take(&a->pages, n, (int)class, heap);
 	}
-	return first;
-}
-
-/* A new span for the heap; false: no pages. */
-static bool heap_grow(struct arena *a, unsigned heap, unsigned class)
-{
-	struct heap *h = &a->heap[heap];
-	uint32_t first = span_pages_take(a, heap, class);
-	struct page *span = &a->pages.page[first];
-
 	if (first == UINT32_MAX)
 		return false;
+	span = &a->pages.page[first];
 	lock_take(&h->lock, LOCK_HEAP);
 	span->objects = (uint16_t)(span->pages * PAGE_BYTES / a->class_size[class]);
 	heap_add_slots(h, class, span->objects);
@@ -370,7 +349,7 @@ static unsigned heap_of_thread(const struct arena *a)
 	return likely(mine <= a->heaps) ? mine - 1 : (mine - 1) % a->heaps; /* a division is long */
 }
 
-/* From another heap, when there are no pages for a new span. */
+/* Takes an object of another heap, when there are no pages for a new span. */
 static struct store_item *small_steal(struct arena *a, unsigned class, uint64_t asked)
 {
 	struct store_item *item;
@@ -413,7 +392,7 @@ static struct store_item *small_alloc_slow(struct arena *a, unsigned heap, unsig
 struct store_item *arena_large_begin(struct arena *a, uint32_t first, uint64_t asked)
 {
 	struct page *run = &a->pages.page[first];
-	struct store_item *item = page_item(a, first);
+	struct store_item *item = arena_at_page(a, first);
 
 	must(atomic_load_explicit(&run->state, memory_order_relaxed) == PAGE_NEW);
 	atomic_store_explicit(&item->refs, ITEM_RESERVED + 1, memory_order_relaxed);
@@ -426,11 +405,12 @@ struct store_item *arena_large_begin(struct arena *a, uint32_t first, uint64_t a
 static struct store_item *large_alloc(struct arena *a, uint64_t size, uint64_t asked)
 {
 	uint64_t n = large_pages(size);
-	uint32_t first = UINT32_MAX;
+	uint32_t first;
 
-	if (n <= a->pages.count)
-		first = pages_take(&a->pages, (uint32_t)n, -1, 0);
-	if (first == UINT32_MAX && n <= a->pages.count) {
+	if (n > a->pages.count)
+		return NULL;
+	first = pages_take(&a->pages, (uint32_t)n, -1, 0);
+	if (first == UINT32_MAX) {
 		arena_trim(a);
 		first = pages_take(&a->pages, (uint32_t)n, -1, 0);
 	}
@@ -461,7 +441,7 @@ static bool item_is_unused(const struct store_item *item)
 
 void arena_free(struct arena *a, struct store_item *item, uint64_t asked)
 {
-	struct page *run = &a->pages.page[arena_page(a, item)->start];
+	struct page *run = &a->pages.page[a->pages.page[arena_page(a, item)].start];
 
 	must(!lock_rank_is_held(LOCK_STRIPE) && item_is_unused(item));
 	atomic_store_explicit(&item->refs, 0, memory_order_relaxed);

@@ -31,11 +31,9 @@ int changes_init(struct changes *c, uint32_t size, uint64_t arena_size)
 
 	if (!size)
 		return 0;
-	if (size & (size - 1) || size < CHANGES_MIN || size > CHANGES_MAX) {
-		log_error("store", "a ring of %u changes: a power of two from %u to %u needed", size, CHANGES_MIN,
-			  CHANGES_MAX);
-		return -EINVAL;
-	}
+	if (size & (size - 1) || size < CHANGES_MIN || size > CHANGES_MAX)
+		return log_fail(-EINVAL, "store", "a ring of %u changes: a power of two from %u to %u needed", size,
+				CHANGES_MIN, CHANGES_MAX);
 	page = bytes < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE;
 	c->slot = aligned_alloc(page, bytes);
 	if (!c->slot)
@@ -103,36 +101,6 @@ bool store_changes_hold(const struct store *store)
 	return changes_hold(&store->changes);
 }
 
-/* The thread that took it last has its lines, and a lock that follows would wait for them. */
-static void change_expect(const struct changes *c, uint64_t lsn)
-{
-	const char *slot = (const char *)slot_of(c, lsn);
-
-	for (unsigned i = 0; i < AHEAD_LINES; i++)
-		prefetch_to_write(slot + i * CACHE_LINE);
-}
-
-static void change_copy(struct change *slot, struct store_item *item, enum store_change_type type)
-{
-	slot->item = NULL;
-	slot->key_len = (uint16_t)item->key_len;
-	slot->value_len = type == STORE_CHANGE_SET ? (uint16_t)item->value_len : 0;
-	slot->attributes = type == STORE_CHANGE_SET && item->attributes;
-	memcpy(slot->copy, item->key, slot->key_len);
-	memcpy(slot->copy + slot->key_len, item_value(item),
-	       slot->value_len + (slot->attributes ? sizeof(struct item_attributes) : 0));
-}
-
-static void change_hold(struct changes *c, struct change *slot, struct store_item *item, enum store_change_type type)
-{
-	uint64_t bytes = item_bytes(item);
-
-	slot->item = item;
-	atomic_fetch_add_explicit(&c->held, bytes, memory_order_relaxed);
-	if (type == STORE_CHANGE_DELETE)
-		atomic_fetch_add_explicit(&c->dropped, bytes, memory_order_relaxed);
-}
-
 uint64_t changes_draw(struct changes *c, unsigned n)
 {
 	return n + atomic_fetch_add_explicit(&c->last, n, memory_order_acq_rel);
@@ -143,20 +111,33 @@ void change_put_at(struct store *store, uint64_t lsn, struct store_item *item, e
 {
 	struct changes *c = &store->changes;
 	struct change *slot = slot_of(c, lsn);
+	const char *ahead = (const char *)slot_of(c, lsn + AHEAD);
+	bool set = type == STORE_CHANGE_SET;
 
 	must(c->on && lsn < ITEM_VERSION_MAX);
-	if (type == STORE_CHANGE_SET)
+	if (set)
 		item->version = lsn;
 	slot->type = type;
 	slot->flags = flags;
 	slot->version = item->version;
 	slot->expires = item->expires;
-	if (change_is_copy(item, type))
-		change_copy(slot, item, type);
-	else
-		change_hold(c, slot, item, type);
+	if (change_is_copy(item, type)) {
+		slot->item = NULL;
+		slot->key_len = (uint16_t)item->key_len;
+		slot->value_len = set ? (uint16_t)item->value_len : 0;
+		slot->attributes = set && item->attributes;
+		memcpy(slot->copy, item->key, slot->key_len);
+		memcpy(slot->copy + slot->key_len, item_value(item), set ? item->value_len + item_tail(item) : 0);
+	} else {
+		slot->item = item;
+		atomic_fetch_add_explicit(&c->held, item_bytes(item), memory_order_relaxed);
+		if (type == STORE_CHANGE_DELETE)
+			atomic_fetch_add_explicit(&c->dropped, item_bytes(item), memory_order_relaxed);
+	}
 	atomic_store_explicit(&slot->lsn, lsn, memory_order_release);
-	change_expect(c, lsn + AHEAD);
+	/* The thread that took the slot ahead last has its lines, and a lock that follows would wait for them. */
+	for (unsigned i = 0; i < AHEAD_LINES; i++)
+		prefetch_to_write(ahead + i * CACHE_LINE);
 }
 
 uint64_t change_put(struct store *store, struct store_item *item, enum store_change_type type, uint8_t flags)
@@ -222,18 +203,10 @@ static void change_read(const struct change *slot, uint64_t lsn, struct store_ch
 		out->key = NULL;
 }
 
-/* Others have written it last: a look at one takes as long as many at once. */
-static void change_prefetch(const struct change *slot)
-{
-	const char *told = slot->item ? (const char *)slot->item : (const char *)slot + CACHE_LINE;
-
-	__builtin_prefetch(told);
-	__builtin_prefetch(told + CACHE_LINE);
-}
-
 unsigned store_changes_take(struct store *store, struct store_change *out, unsigned most)
 {
 	struct changes *c = &store->changes;
+	const char *told;
 	unsigned n = 0;
 
 	for (; n < most; n++) {
@@ -242,7 +215,10 @@ unsigned store_changes_take(struct store *store, struct store_change *out, unsig
 		__builtin_prefetch(slot_of(c, c->next + n + AHEAD));
 		if (atomic_load_explicit(&slot->lsn, memory_order_acquire) != c->next + n)
 			break;
-		change_prefetch(slot);
+		/* Others have written it last: to fetch one takes as long as many at once. */
+		told = slot->item ? (const char *)slot->item : (const char *)slot + CACHE_LINE;
+		__builtin_prefetch(told);
+		__builtin_prefetch(told + CACHE_LINE);
 	}
 	for (unsigned i = 0; i < n; i++, c->next++) {
 		const struct change *slot = slot_of(c, c->next);

@@ -45,7 +45,7 @@ static void tags_find(struct commit *c)
 		struct store_step *step = &c->steps[i];
 
 		if (step->kind == STORE_STEP_PUT)
-			step->tag = atomic_load_explicit(&step->ref.item->tag, memory_order_relaxed);
+			step->tag = item_tag(step->ref.item);
 		else
 			step->tag = store_tag(c->store, step->key, step->key_len);
 		stripe_note(c, step->tag);
@@ -85,14 +85,6 @@ static bool check_holds(const struct commit *c, const struct store_check *check)
 	return item->version == check->version && (!check->expires || item->expires == check->expires);
 }
 
-static int checks_hold(const struct commit *c)
-{
-	for (unsigned i = 0; i < c->nchecks; i++)
-		if (!check_holds(c, &c->checks[i]))
-			return -ESTALE;
-	return 0;
-}
-
 static int place_take(struct commit *c, const struct store_step *step)
 {
 	struct store_item *item = step->ref.item;
@@ -105,19 +97,11 @@ static int place_take(struct commit *c, const struct store_step *step)
 	return index_insert(x, step->tag, arena_link(&c->store->arena, item));
 }
 
-/* A reservation that a place was taken for is in the index; others are not. */
-static void place_give(struct commit *c, const struct store_step *step)
-{
-	struct index *x = &store_stripe(c->store, step->tag)->index;
-	struct slot slot;
-
-	if (index_find_link(x, step->tag, arena_link(&c->store->arena, step->ref.item), &slot))
-		index_remove(x, slot);
-}
-
+/* All or none: a reservation that a place was taken for is in the index, others are not. */
 static int places_take(struct commit *c)
 {
 	unsigned done = 0;
+	struct slot slot;
 	int rc = 0;
 
 	for (; done < c->nsteps && rc == 0; done++)
@@ -125,9 +109,14 @@ static int places_take(struct commit *c)
 			rc = place_take(c, &c->steps[done]);
 	if (rc == 0)
 		return 0;
-	while (done--)
-		if (c->steps[done].kind == STORE_STEP_PUT)
-			place_give(c, &c->steps[done]);
+	while (done--) {
+		const struct store_step *step = &c->steps[done];
+		struct index *x = &store_stripe(c->store, step->tag)->index;
+
+		if (step->kind == STORE_STEP_PUT &&
+		    index_find_link(x, step->tag, arena_link(&c->store->arena, step->ref.item), &slot))
+			index_remove(x, slot);
+	}
 	return rc;
 }
 
@@ -144,27 +133,6 @@ struct found {
 	struct store_item *item;
 };
 
-static void item_leave(struct commit *c, struct stripe *s, struct store_item *item)
-{
-	evict_remove(c->store, s, item);
-	wheel_remove(c->store, s, item);
-	owner_discharge(c->store, item);
-}
-
-/* What has expired goes, and leaves its place to the step. */
-static void found_expire(struct commit *c, struct found *f)
-{
-	item_leave(c, f->s, f->item);
-	if (unlikely(c->store->changes.on))
-		stripe_removed(f->s, f->item->version);
-	f->s->expired++;
-	if (events_on(c->store))
-		event_put(c->store, &(struct event){STORE_EVENT_EXPIRED, f->item}, &c->dead);
-	dead_add(&c->store->arena, &c->dead, f->item);
-	f->item = NULL;
-	f->expired = true;
-}
-
 static struct found step_find(struct commit *c, struct store_step *step, const void *key, size_t key_len)
 {
 	struct found f = {.s = store_stripe(c->store, step->tag)};
@@ -173,25 +141,20 @@ static struct found step_find(struct commit *c, struct store_step *step, const v
 	f.placed = f.item;
 	if (f.item && item_is_reserved(f.item))
 		f.item = NULL;
-	if (f.item && f.item->expires <= c->now)
-		found_expire(c, &f);
+	if (f.item && f.item->expires <= c->now) { /* it goes, and leaves its place to the step */
+		item_leave(c->store, f.s, f.item);
+		if (unlikely(c->store->changes.on))
+			stripe_removed(f.s, f.item->version);
+		f.s->expired++;
+		if (events_on(c->store))
+			event_put(c->store, &(struct event){STORE_EVENT_EXPIRED, f.item}, &c->dead);
+		dead_add(&c->store->arena, &c->dead, f.item);
+		f.item = NULL;
+		f.expired = true;
+	}
 	step->found = f.item;
 	step->version = 0;
 	return f;
-}
-
-static void put_publish(struct commit *c, struct stripe *s, struct store_step *step)
-{
-	struct store_item *item = step->ref.item;
-	bool told = c->store->changes.on;
-
-	c->told += told;
-	item->version = step->version = told ? 0 : ++s->version;
-	wheel_add(c->store, s, item, c->now);
-	atomic_store_explicit(&item->refs, told && !change_is_copy(item, STORE_CHANGE_SET) ? 2 : 1,
-			      memory_order_release);
-	if (!told)
-		step->ref.item = NULL;
 }
 
 static void put_apply(struct commit *c, struct store_step *step)
@@ -199,6 +162,7 @@ static void put_apply(struct commit *c, struct store_step *step)
 	struct store_item *item = step->ref.item;
 	struct found f = step_find(c, step, item->key, item->key_len);
 	uint32_t link = arena_link(&c->store->arena, item);
+	bool told = c->store->changes.on;
 
 	store_reservation_ends(c->store, item);
 	item->expires = step->keep_expiry && f.item ? f.item->expires : step->expires;
@@ -220,7 +184,13 @@ static void put_apply(struct commit *c, struct store_step *step)
 			  &(struct event){STORE_EVENT_SET, item, step->note, !f.item,
 					  item_is_timed(item, step->keep_expiry)},
 			  &c->dead);
-	put_publish(c, f.s, step);
+	c->told += told;
+	item->version = step->version = told ? 0 : ++f.s->version;
+	wheel_add(c->store, f.s, item, c->now);
+	atomic_store_explicit(&item->refs, told && !change_is_copy(item, STORE_CHANGE_SET) ? 2 : 1,
+			      memory_order_release);
+	if (!told)
+		step->ref.item = NULL;
 }
 
 /* The item of a step that is no PUT; NULL: there is none. */
@@ -241,7 +211,7 @@ static void delete_apply(struct commit *c, struct store_step *step)
 	if (!item)
 		return;
 	index_clear(&f.s->index, f.slot);
-	item_leave(c, f.s, item);
+	item_leave(c->store, f.s, item);
 	f.s->deletes++;
 	if (events_on(c->store))
 		event_put(c->store, &(struct event){STORE_EVENT_DELETED, item, step->note}, &c->dead);
@@ -277,37 +247,16 @@ static void expire_apply(struct commit *c, struct store_step *step)
 	}
 }
 
-static void steps_apply(struct commit *c)
-{
-	static void (*const apply[])(struct commit * c, struct store_step * step) = {
-		[STORE_STEP_PUT] = put_apply, [STORE_STEP_DELETE] = delete_apply, [STORE_STEP_EXPIRE] = expire_apply};
+static const struct {
+	void (*apply)(struct commit *c, struct store_step *step);
+	enum store_change_type change;
+} kinds[] = {
+	[STORE_STEP_PUT] = {put_apply, STORE_CHANGE_SET},
+	[STORE_STEP_DELETE] = {delete_apply, STORE_CHANGE_DELETE},
+	[STORE_STEP_EXPIRE] = {expire_apply, STORE_CHANGE_EXPIRE},
+};
 
-	for (unsigned i = 0; i < c->nsteps; i++)
-		apply[c->steps[i].kind](c, &c->steps[i]);
-}
-
-/*
- * Changes.
- */
-
-static const enum store_change_type type_of[] = {[STORE_STEP_PUT] = STORE_CHANGE_SET,
-						 [STORE_STEP_DELETE] = STORE_CHANGE_DELETE,
-						 [STORE_STEP_EXPIRE] = STORE_CHANGE_EXPIRE};
-
-static void step_tell(struct commit *c, struct store_step *step, uint64_t lsn, uint8_t flags)
-{
-	struct store_item *item = step->ref.item;
-	struct stripe *s = store_stripe(c->store, step->tag);
-
-	/* A miss there tells of it; also of a PUT that expires at once, as a later step may have found it expired. */
-	if (step->kind != STORE_STEP_PUT || item->expires <= c->now)
-		stripe_removed(s, lsn);
-	change_put_at(c->store, lsn, item, type_of[step->kind], flags);
-	step->version = step->kind == STORE_STEP_DELETE ? 0 : item->version;
-	step->ref.item = NULL;
-}
-
-/* Returns the last number; 0: nothing is told. */
+/* Tells the changes. Returns the last number; 0: nothing is told. */
 static uint64_t steps_tell(struct commit *c)
 {
 	uint64_t last, lsn;
@@ -317,34 +266,36 @@ static uint64_t steps_tell(struct commit *c)
 	last = changes_draw(&c->store->changes, c->told);
 	lsn = last - c->told;
 	for (unsigned i = 0; i < c->nsteps; i++) {
-		if (!c->steps[i].ref.item)
+		struct store_step *step = &c->steps[i];
+		struct store_item *item = step->ref.item;
+
+		if (!item)
 			continue;
 		lsn++;
-		step_tell(c, &c->steps[i], lsn, lsn < last ? STORE_CHANGE_MORE : 0);
+		/* A miss there tells of it; also of a PUT that expires at once, which a later step may have found so.
+		 */
+		if (step->kind != STORE_STEP_PUT || item->expires <= c->now)
+			stripe_removed(store_stripe(c->store, step->tag), lsn);
+		change_put_at(c->store, lsn, item, kinds[step->kind].change, lsn < last ? STORE_CHANGE_MORE : 0);
+		step->version = step->kind == STORE_STEP_DELETE ? 0 : item->version;
+		step->ref.item = NULL;
 	}
 	must(lsn == last);
 	return last;
 }
 
-/* Reservations have their grants. */
-static unsigned grants_of(const struct commit *c)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < c->nsteps; i++)
-		n += c->steps[i].kind != STORE_STEP_PUT;
-	return n;
-}
-
 static int commit_locked(struct commit *c, uint64_t *lsn)
 {
-	int rc = checks_hold(c);
+	int rc;
 
-	if (rc == 0)
-		rc = places_take(c);
+	for (unsigned i = 0; i < c->nchecks; i++)
+		if (!check_holds(c, &c->checks[i]))
+			return -ESTALE;
+	rc = places_take(c);
 	if (rc != 0)
 		return rc;
-	steps_apply(c);
+	for (unsigned i = 0; i < c->nsteps; i++)
+		kinds[c->steps[i].kind].apply(c, &c->steps[i]);
 	*lsn = steps_tell(c);
 	return 0;
 }
@@ -355,12 +306,14 @@ int store_commit(struct store *store, struct store_check checks[], unsigned nche
 	struct commit c = {
 		.store = store, .checks = checks, .steps = steps, .nchecks = nchecks, .nsteps = nsteps, .now = now};
 	struct changes *changes = &store->changes;
-	unsigned grants = changes->on ? grants_of(&c) : 0;
+	unsigned grants = 0;
 	uint64_t last = 0;
 	int rc;
 
 	if (nsteps > STORE_COMMIT_MAX || (changes->on && nsteps > changes->size))
 		return -E2BIG;
+	for (unsigned i = 0; changes->on && i < nsteps; i++)
+		grants += steps[i].kind != STORE_STEP_PUT; /* reservations have theirs */
 	if (grants && !changes_grant(changes, grants))
 		return -EAGAIN;
 	tags_find(&c);

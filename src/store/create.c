@@ -6,25 +6,6 @@
 
 #define ROOM "store"
 
-/* 128 stripes need 2.3 KiB each; a small arena takes fewer. */
-static unsigned stripes_for(size_t arena_size)
-{
-	unsigned n = STRIPES_MIN;
-
-	while (n < STRIPES_MAX && n * MIB < arena_size)
-		n *= 2;
-	return n;
-}
-
-static int config_check(const struct store_config *c)
-{
-	if (!c->arena || (uintptr_t)c->arena % PAGE_BYTES || c->arena_size < MIB) {
-		log_error(ROOM, "arena of %zu bytes: at least 1 MiB of page-aligned memory needed", c->arena_size);
-		return -EINVAL;
-	}
-	return 0;
-}
-
 static void stripes_free(struct store *store)
 {
 	for (unsigned i = 0; i < store->stripes; i++) {
@@ -34,15 +15,25 @@ static void stripes_free(struct store *store)
 	free(store->stripe);
 }
 
-static int stripes_create(struct store *store, unsigned n, uint64_t epoch)
+/* An array of whole cache lines, zeroed. */
+static void *lines_alloc(size_t n, size_t size)
 {
-	size_t bytes = n * sizeof(struct stripe);
+	void *lines = aligned_alloc(CACHE_LINE, n * size);
+
+	return lines ? memset(lines, 0, n * size) : NULL;
+}
+
+/* 128 stripes need 2.3 KiB each; a small arena takes fewer. */
+static int stripes_create(struct store *store, size_t arena_size, uint64_t epoch)
+{
+	unsigned n = STRIPES_MIN;
 	int rc;
 
-	store->stripe = aligned_alloc(CACHE_LINE, bytes);
+	while (n < STRIPES_MAX && n * MIB < arena_size)
+		n *= 2;
+	store->stripe = lines_alloc(n, sizeof(struct stripe));
 	if (!store->stripe)
 		return -ENOMEM;
-	memset(store->stripe, 0, bytes);
 	store->stripe_shift = 32 - (unsigned)__builtin_ctz(n);
 	for (; store->stripes < n; store->stripes++) {
 		atomic_store(&store->stripe[store->stripes].due, TIME_NEVER);
@@ -53,19 +44,6 @@ static int stripes_create(struct store *store, unsigned n, uint64_t epoch)
 			return rc;
 		}
 	}
-	return 0;
-}
-
-static int owners_create(struct store *store)
-{
-	size_t bytes = STORE_OWNERS * sizeof(struct owner);
-
-	store->owner = aligned_alloc(CACHE_LINE, bytes);
-	if (!store->owner)
-		return -ENOMEM;
-	memset(store->owner, 0, bytes);
-	for (unsigned i = 0; i < STORE_OWNERS; i++)
-		atomic_init(&store->owner[i].limit, UINT64_MAX);
 	return 0;
 }
 
@@ -80,14 +58,14 @@ uint64_t store_epoch(void)
 int store_create(const struct store_config *config, struct store **out)
 {
 	struct store *store;
-	int rc = config_check(config);
+	int rc;
 
-	if (rc != 0)
-		return rc;
-	store = aligned_alloc(CACHE_LINE, sizeof(*store));
+	if (!config->arena || (uintptr_t)config->arena % PAGE_BYTES || config->arena_size < MIB)
+		return log_fail(-EINVAL, ROOM, "arena of %zu bytes: at least 1 MiB of page-aligned memory needed",
+				config->arena_size);
+	store = lines_alloc(1, sizeof(*store));
 	if (!store)
 		goto no_memory;
-	memset(store, 0, sizeof(*store));
 	store->eviction = config->eviction;
 	store->value_max = MIN(config->value_max, VALUE_LIMIT);
 	atomic_store(&store->due, TIME_NEVER);
@@ -95,9 +73,12 @@ int store_create(const struct store_config *config, struct store **out)
 	rc = random_fill(&store->seed, sizeof(store->seed));
 	if (rc != 0)
 		goto free_store;
-	rc = owners_create(store);
-	if (rc != 0)
+	rc = -ENOMEM;
+	store->owner = lines_alloc(STORE_OWNERS, sizeof(struct owner));
+	if (!store->owner)
 		goto free_store;
+	for (unsigned i = 0; i < STORE_OWNERS; i++)
+		atomic_init(&store->owner[i].limit, UINT64_MAX);
 	rc = changes_init(&store->changes, config->changes, config->arena_size);
 	if (rc != 0)
 		goto free_store;
@@ -105,7 +86,7 @@ int store_create(const struct store_config *config, struct store **out)
 	if (rc != 0)
 		goto free_changes;
 	store->arena.pages.idle_at = config->gives_back ? 0 : TIME_NEVER;
-	rc = stripes_create(store, stripes_for(config->arena_size), config->epoch);
+	rc = stripes_create(store, config->arena_size, config->epoch);
 	if (rc != 0)
 		goto close_arena;
 	pthread_mutex_init(&store->window_lock, NULL);
@@ -123,8 +104,7 @@ free_store:
 	if (rc != -ENOMEM)
 		return rc;
 no_memory:
-	log_error(ROOM, "no memory for the index of a %zu byte arena", config->arena_size);
-	return -ENOMEM;
+	return log_fail(-ENOMEM, ROOM, "no memory for the index of a %zu byte arena", config->arena_size);
 }
 
 /* Pins and reservations that were not given back. The stripe's lock is held, or no other thread is left. */
@@ -133,20 +113,12 @@ static uint64_t stripe_pins(const struct stripe *s)
 	return s->pinned - atomic_load_explicit(&s->unpinned, memory_order_relaxed);
 }
 
-static uint64_t pins_out(const struct store *store)
-{
-	uint64_t pins = 0;
-
-	for (unsigned i = 0; i < store->stripes; i++)
-		pins += stripe_pins(&store->stripe[i]);
-	return pins;
-}
-
 void store_destroy(struct store *store)
 {
 	if (!store)
 		return;
-	must(pins_out(store) == 0);
+	for (unsigned i = 0; i < store->stripes; i++)
+		must(stripe_pins(&store->stripe[i]) == 0);
 	events_fini(&store->events);
 	pthread_mutex_destroy(&store->window_lock);
 	stripes_free(store);

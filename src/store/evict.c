@@ -115,7 +115,7 @@ static void ghost_put(struct store *store, struct stripe *s, uint32_t tag)
 	*oldest = (struct ghost){tag, clock ? clock : 1};
 }
 
-/* As the main queue grows; without memory the old size goes on serving. */
+/* Grows as the main queue does; without memory the old size goes on serving. */
 static void ghost_grow(struct store *store, struct stripe *s)
 {
 	struct ghost *old = s->ghost, *new;
@@ -146,7 +146,7 @@ void evict_add(struct store *store, struct stripe *s, struct store_item *item)
 	must(stripe_is_mine(s) && item->queue == QUEUE_NONE);
 	if (store->eviction == STORE_EVICT_NONE)
 		return;
-	known = ghost_take(store, s, atomic_load_explicit(&item->tag, memory_order_relaxed));
+	known = ghost_take(store, s, item_tag(item));
 	order_lock(o);
 	item->queue = known ? QUEUE_MAIN : QUEUE_SMALL;
 	queue_add(&store->arena, queue_of(o, item), item);
@@ -203,7 +203,7 @@ static bool item_pinned(const struct store_item *item)
 	return item_refs(item) > 1;
 }
 
-/* What leaves, by name: when the stripe's lock is held it may be gone. */
+/* An item that is to leave, by name: when the stripe's lock is held it may be gone. */
 struct victim {
 	uint32_t link, tag;
 	bool was_small;
@@ -211,8 +211,7 @@ struct victim {
 
 static struct victim victim_of(const struct arena *a, const struct store_item *item)
 {
-	return (struct victim){arena_link(a, item), atomic_load_explicit(&item->tag, memory_order_relaxed),
-			       item->queue == QUEUE_SMALL};
+	return (struct victim){arena_link(a, item), item_tag(item), item->queue == QUEUE_SMALL};
 }
 
 /* One step at a queue's tail: true, the item may go; else it was moved. */
@@ -245,7 +244,7 @@ static struct queue *order_queue(struct order *o, unsigned n)
 	return small && (main <= n || long_enough) ? &o->small : &o->main;
 }
 
-/* Where all that is looked at was read lately, the coldest of it goes: a write is never refused for that. */
+/* Finds the next item in order; where all that it sees was read lately, the coldest: no write is refused for that. */
 static bool order_victim(struct store *store, struct victim *out)
 {
 	struct order *o = &store->order;
@@ -277,13 +276,10 @@ bool evict_link(struct store *store, struct stripe *s, uint32_t tag, uint32_t li
 	struct slot slot;
 
 	must(stripe_is_mine(s));
-	if (!index_find_link(&s->index, tag, link, &slot) || item_pinned(item))
-		return false;
-	if (unlikely(!change_grant(store)))
+	if (!index_find_link(&s->index, tag, link, &slot) || item_pinned(item) || unlikely(!change_grant(store)))
 		return false;
 	*size = item_bytes(item);
 	store_item_drop(store, s, slot, item, DROP_EVICTED, dead);
-	s->evictions++;
 	return true;
 }
 
@@ -296,29 +292,24 @@ bool evict_next(struct store *store, uint64_t *size)
 	*size = 0;
 	if (!order_victim(store, &v))
 		return false;
-	s = store_stripe(store, v.tag);
-	lock_take(&s->lock, LOCK_STRIPE);
+	s = stripe_lock(store, v.tag);
 	if (evict_link(store, s, v.tag, v.link, size, &dead) && v.was_small) {
 		ghost_grow(store, s);
 		if (s->ghost)
 			ghost_put(store, s, v.tag);
 	}
-	lock_give(&s->lock, LOCK_STRIPE);
-	store_dead_release(store, &dead);
+	stripe_unlock(store, s, &dead);
 	return true;
 }
 
 bool evict_item(struct store *store, struct store_item *item)
 {
-	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
-	struct stripe *s = store_stripe(store, tag);
+	uint32_t tag = item_tag(item);
+	struct stripe *s = stripe_lock(store, tag);
 	struct dead dead = {0};
 	uint64_t size;
-	bool done;
+	bool done = evict_link(store, s, tag, arena_link(&store->arena, item), &size, &dead);
 
-	lock_take(&s->lock, LOCK_STRIPE);
-	done = evict_link(store, s, tag, arena_link(&store->arena, item), &size, &dead);
-	lock_give(&s->lock, LOCK_STRIPE);
-	store_dead_release(store, &dead);
+	stripe_unlock(store, s, &dead);
 	return done;
 }

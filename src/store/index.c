@@ -291,7 +291,7 @@ static void sorted_add_bucket(struct sorted *s, const struct bucket *b)
 				sorted_add(s, bits_reverse(b->tag[i]), b->link[i]);
 }
 
-/* Where to go on at `place` after the first `taken`. */
+/* The cursor that goes on at `place` after the first `taken`. */
 static struct index_cursor sorted_rest(const struct sorted *s, unsigned taken, uint32_t place)
 {
 	struct index_cursor rest = {.place = place};

@@ -65,7 +65,7 @@ struct store_item {
 
 _Static_assert(sizeof(struct store_item) == 48, "a header is three quarters of a cache line");
 
-/* What a plain item does without; zeros where it was to keep those of one that had none. */
+/* The part that plain items lack; zeros in an item that was to keep those of an item without. */
 struct item_attributes {
 	uint32_t flags;
 	uint8_t type;
@@ -91,15 +91,26 @@ static inline uint64_t item_size(uint64_t key_len, uint64_t value_len)
 	return item_value_offset(key_len, value_len) + value_len;
 }
 
-/* What it has behind the value. */
+/* Bytes behind the value. */
 static inline uint64_t item_tail(const struct store_item *item)
 {
 	return item->attributes ? sizeof(struct item_attributes) : 0;
 }
 
+static inline uint32_t item_tag(const struct store_item *item)
+{
+	return atomic_load_explicit(&item->tag, memory_order_relaxed);
+}
+
 static inline uint64_t item_bytes(const struct store_item *item)
 {
 	return item_size(item->key_len, item->value_len) + item_tail(item);
+}
+
+/* Bytes that count as asked for, of those that its extent has. */
+static inline uint64_t item_asked(const struct store_item *item)
+{
+	return (uint64_t)item->key_len + item->value_len;
 }
 
 static inline unsigned char *item_value(struct store_item *item)
@@ -132,7 +143,7 @@ enum page_state {
 	PAGE_LARGE, /* one large extent */
 };
 
-/* What the system has of a free run. */
+/* How much of a free run the system has. */
 enum page_idle {
 	IDLE_NOT,  /* it came free since the last look */
 	IDLE_LONG, /* it was free at the last look */
@@ -142,12 +153,11 @@ enum page_idle {
 /* A page's record; all but `start` is that of the run which begins with the page. */
 struct page {
 	_Atomic uint8_t state;
-	_Atomic uint8_t
-		claimed; /* for a window or an extent that grows: held when it comes free; a span takes no object */
+	/* For a window or an extent that grows: held when it comes free; a span takes no object. */
+	_Atomic uint8_t claimed;
 	_Atomic uint8_t heap;
 	uint8_t class;
-	uint32_t start; /* the run's first page: valid on a run's first and last page, all of a
-			   span's */
+	uint32_t start; /* the run's first page: valid on a run's first and last page, and on all of a span's */
 	uint32_t pages;
 	uint32_t next, prev;    /* 1 + page, in a bin or in a heap's list */
 	uint32_t free;          /* link of the first free object */
@@ -251,6 +261,17 @@ static inline uint32_t arena_link(const struct arena *a, const struct store_item
 	return (uint32_t)(((uint64_t)((const char *)item - a->base) >> a->shift) + 1);
 }
 
+/* The page that the extent begins in, and the extent that begins with a page. */
+static inline uint32_t arena_page(const struct arena *a, const struct store_item *item)
+{
+	return (uint32_t)((uint64_t)((const char *)item - a->base) >> PAGE_SHIFT);
+}
+
+static inline struct store_item *arena_at_page(const struct arena *a, uint32_t first)
+{
+	return (struct store_item *)(a->base + ((uint64_t)first << PAGE_SHIFT));
+}
+
 int arena_init(struct arena *a, void *base, size_t size);
 void arena_fini(struct arena *a);
 
@@ -319,10 +340,9 @@ void arena_window_rewind(struct window *w);
 struct store_item *arena_window_next(struct arena *a, struct window *w);
 
 /* The walk is at a large extent that stays. How many pages it may move down; false: they are not all free yet, as a
- * thread may be about to give one. Where it begins then, and the record of it, under its stripe's lock, so that none
- * frees it. */
+ * thread may be about to give one. It begins at page w->packed then. The record of that, under its stripe's lock, so
+ * that no thread frees it. */
 bool arena_window_gap(struct arena *a, const struct window *w, uint32_t *gap);
-struct store_item *arena_window_place(struct arena *a, const struct window *w);
 void arena_window_slide(struct arena *a, struct window *w, const struct store_item *item);
 
 /* All is free that should be. */
@@ -517,9 +537,8 @@ struct changes {
 	_Alignas(CACHE_LINE) _Atomic uint64_t last; /* LSN that was drawn */
 	_Atomic uint64_t granted;
 	_Alignas(CACHE_LINE) _Atomic uint64_t released;
-	_Atomic uint64_t held,
-		/* bytes of the arena that only changes not yet released hold, or share; of them: of dropped items */
-		dropped;
+	_Atomic uint64_t held;              /* bytes of the arena that only changes not yet released hold, or share, */
+	_Atomic uint64_t dropped;           /* and those of dropped items among them */
 	_Alignas(CACHE_LINE) uint64_t next; /* of the consumer: the LSN that it waits for */
 	_Atomic uint64_t flush;             /* LSN of the last delete-all */
 	_Atomic uint64_t flush_steps;       /* that its clients have asked for */
@@ -653,6 +672,24 @@ static inline void dead_add(const struct arena *a, struct dead *dead, struct sto
 	dead->first = item;
 }
 
+/* Takes the stripe's lock, and gives it back; what left the index is released after that. */
+static inline struct stripe *stripe_lock(struct store *store, uint32_t tag)
+{
+	struct stripe *s = store_stripe(store, tag);
+
+	lock_take(&s->lock, LOCK_STRIPE);
+	return s;
+}
+
+void store_dead_release(struct store *store, struct dead *dead);
+
+static inline void stripe_unlock(struct store *store, struct stripe *s, struct dead *dead)
+{
+	lock_give(&s->lock, LOCK_STRIPE);
+	if (unlikely(dead->first || dead->told))
+		store_dead_release(store, dead);
+}
+
 /* Tell watchers of a key, under its stripe's lock; item NULL: of none. */
 struct event {
 	enum store_event_type type;
@@ -686,7 +723,7 @@ static inline void stripe_removed(struct stripe *s, uint64_t lsn)
 		atomic_store_explicit(&s->removed, lsn, memory_order_release);
 }
 
-/* store.c: take an item out of index, queue and wheel, under its stripe's lock. */
+/* store.c: takes an item out of index, queue and wheel, and counts that, under its stripe's lock. */
 void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item, enum drop why,
 		     struct dead *dead);
 
@@ -701,7 +738,7 @@ static inline bool item_is_reserved(const struct store_item *item)
 	return atomic_load_explicit(&item->refs, memory_order_relaxed) == ITEM_RESERVED + 1;
 }
 
-/* In the index or pinned, or both. */
+/* True for an item that is in the index or pinned, or both. */
 static inline bool item_is_published(const struct store_item *item)
 {
 	uint32_t refs = atomic_load_explicit(&item->refs, memory_order_relaxed);
@@ -744,7 +781,6 @@ static inline void meta_set(struct store_meta *meta, const struct store_item *it
 
 /* No stripe's lock held. Gives one reference back; frees the item with the last. */
 void store_item_release(struct store *store, struct store_item *item);
-void store_dead_release(struct store *store, struct dead *dead);
 
 /*
  * evict.c: the order of eviction is S3-FIFO, of the whole store (Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you
@@ -794,7 +830,7 @@ static inline void evict_replace(struct store *store, struct stripe *s, struct s
  * see store_set_limit(). */
 int owner_charge(struct store *store, uint16_t owner, uint32_t tag, const void *key, size_t key_len, uint64_t bytes);
 
-/* It leaves the index, or was not published. */
+/* Counts an item no more: it leaves the index, or was not published. */
 static inline void owner_discharge(struct store *store, const struct store_item *item)
 {
 	uint16_t owner = unlikely(item->attributes) ? item_attributes(item).owner : 0;
@@ -817,14 +853,11 @@ int move_large(struct store *store, struct window *w, struct store_item *item);
  * room.c
  */
 
-/* What an extent is wanted for. `tag`, `size` and `part` tell requests apart. */
+/* A request for an extent. `tag`, `size` and `part` tell requests apart. */
 struct room_want {
 	uint32_t tag;
 	uint64_t size, asked;
-	uint64_t
-		/* 0, or how much of it is enough to begin with, if something has to be evicted: the rest by
-		 * room_grow() */
-		part;
+	uint64_t part; /* 0, or enough to begin with where something has to be evicted: the rest by room_grow() */
 };
 
 /* An extent as arena_alloc's, for which something else is moved or evicted: 0, -EAGAIN: that was a step, call again,
@@ -833,7 +866,7 @@ int room_make(struct store *store, const struct room_want *want, uint64_t now, s
 
 /* Some further bytes of an extent that has only a part. 0, -EAGAIN, -EBUSY: something that is in its way is pinned. */
 int room_grow(struct store *store, struct store_item *item, uint64_t bytes);
-/* It does not grow any more: it is whole, or given up. */
+/* Ends an extent's growth: it is whole, or given up. */
 void room_grow_end(struct store *store, struct store_item *item, bool whole);
 
 /* Gives up what a request began that does not come again. */
@@ -867,6 +900,14 @@ void wheel_move(struct store *store, struct stripe *s, struct store_item *old, s
 /* Takes out what is due by now, at most *budget steps. Returns the next deadline in ns, or
  * TIME_NEVER; one that is not after `now` says that the budget ended it. */
 uint64_t wheel_advance(struct store *store, struct stripe *s, uint64_t now, unsigned *budget, struct dead *dead);
+
+/* The item leaves the index: the other places where it stands. Under the stripe's lock. */
+static inline void item_leave(struct store *store, struct stripe *s, struct store_item *item)
+{
+	evict_remove(store, s, item);
+	wheel_remove(store, s, item);
+	owner_discharge(store, item);
+}
 
 /* Any thread. */
 static inline void atomic_raise(_Atomic uint64_t *value, uint64_t to)

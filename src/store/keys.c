@@ -145,25 +145,20 @@ static bool flush_visit(void *arg, uint32_t link)
 	struct store_item *item = arena_item(&f->store->arena, link);
 	struct slot slot;
 
-	if (item->version < f->below &&
-	    index_find_link(&f->stripe->index, atomic_load_explicit(&item->tag, memory_order_relaxed), link, &slot)) {
+	if (item->version < f->below && index_find_link(&f->stripe->index, item_tag(item), link, &slot)) {
 		store_item_drop(f->store, f->stripe, slot, item, DROP_FLUSHED, &f->dead);
 		f->dropped++;
 	}
 	return true;
 }
 
-/* With changes, what was written before the last delete-all was told of. */
-static uint64_t flush_below(struct store *store)
-{
-	return store->changes.slot ? atomic_load(&store->changes.flush) : UINT64_MAX;
-}
-
-/* Some buckets, under the lock. An empty table that has grown makes place for a small one; without memory for that it
- * stays. */
+/* Some buckets, under the lock: with changes, what was written before the last delete-all was told of. An empty table
+ * that has grown makes place for a small one; without memory for that it stays. */
 static unsigned stripe_flush(struct store *store, struct stripe *s, struct index_cursor *cursor)
 {
-	struct flush f = {.store = store, .stripe = s, .below = flush_below(store)};
+	struct flush f = {.store = store,
+			  .stripe = s,
+			  .below = store->changes.slot ? atomic_load(&store->changes.flush) : UINT64_MAX};
 	struct index fresh, old = {0};
 	unsigned seen = 0, buckets = 0;
 
@@ -172,15 +167,13 @@ static unsigned stripe_flush(struct store *store, struct stripe *s, struct index
 		seen += index_scan(&s->index, cursor, flush_visit, &f);
 		cursor->skip = 0; /* the passed ones are gone */
 	} while (!cursor_begins(cursor) && seen < FLUSH_STRIPE && ++buckets < FLUSH_STRIPE);
-	s->deletes += f.dropped;
 	if (f.dropped && store->changes.on)
 		stripe_removed(s, f.below);
 	if (cursor_begins(cursor) && !s->index.count && s->index.now.mask >= BUCKETS_MIN && index_init(&fresh) == 0) {
 		old = s->index;
 		s->index = fresh;
 	}
-	lock_give(&s->lock, LOCK_STRIPE);
-	store_dead_release(store, &f.dead);
+	stripe_unlock(store, s, &f.dead);
 	index_fini(&old);
 	return f.dropped;
 }
@@ -284,19 +277,7 @@ static bool pick_visit(void *arg, uint32_t link)
 	return true;
 }
 
-static void pick_place(struct pick *p, const struct index *x)
-{
-	uint64_t random = pick_draw(p);
-	const struct bucket *b = index_bucket(x, (uint32_t)random);
-	unsigned at = (unsigned)((random >> 32) % (PICK_CHAIN * BUCKET_SLOTS));
-
-	for (; b && at >= BUCKET_SLOTS; at -= BUCKET_SLOTS)
-		b = b->next;
-	if (b && b->link[at])
-		pick_visit(p, b->link[at]);
-}
-
-/* From there to the table's end. */
+/* Walks from the cursor to the table's end. */
 static void pick_walk(struct pick *p, struct stripe *s, struct index_cursor cursor)
 {
 	bool ends;
@@ -320,8 +301,16 @@ static void pick_of_stripe(struct pick *p, struct stripe *s)
 	lock_take(&s->lock, LOCK_STRIPE);
 	count = s->index.count;
 	mask = s->index.now.mask;
-	for (unsigned n = 0; n < PICK_TRIES && count && !p->seen; n++)
-		pick_place(p, &s->index);
+	for (unsigned n = 0; n < PICK_TRIES && count && !p->seen; n++) {
+		uint64_t random = pick_draw(p);
+		const struct bucket *b = index_bucket(&s->index, (uint32_t)random);
+		unsigned at = (unsigned)((random >> 32) % (PICK_CHAIN * BUCKET_SLOTS));
+
+		for (; b && at >= BUCKET_SLOTS; at -= BUCKET_SLOTS)
+			b = b->next;
+		if (b && b->link[at])
+			pick_visit(p, b->link[at]);
+	}
 	lock_give(&s->lock, LOCK_STRIPE);
 	if (count && !p->seen && mask >= PICK_HELD)
 		pick_walk(p, s, (struct index_cursor){.place = (uint32_t)pick_draw(p)});

@@ -7,10 +7,9 @@
 /* An extent's item, if it is in the index: its stripe is locked then. */
 static struct stripe *item_lock(struct store *store, struct store_item *item, struct slot *slot)
 {
-	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
-	struct stripe *s = store_stripe(store, tag);
+	uint32_t tag = item_tag(item);
+	struct stripe *s = stripe_lock(store, tag);
 
-	lock_take(&s->lock, LOCK_STRIPE);
 	if (index_find_link(&s->index, tag, arena_link(&store->arena, item), slot))
 		return s;
 	lock_give(&s->lock, LOCK_STRIPE);
@@ -22,7 +21,7 @@ static void item_rehouse(struct store *store, struct stripe *s, struct slot slot
 			 struct store_item *new)
 {
 	must(stripe_is_mine(s));
-	atomic_store_explicit(&new->tag, atomic_load_explicit(&old->tag, memory_order_relaxed), memory_order_relaxed);
+	atomic_store_explicit(&new->tag, item_tag(old), memory_order_relaxed);
 	new->value_len = old->value_len;
 	new->key_len = old->key_len;
 	new->attributes = old->attributes;
@@ -57,7 +56,7 @@ int move_object(struct store *store, struct store_item *item, bool grow)
 	if (!s)
 		return not_found(item);
 	size = item_bytes(item);
-	asked = (uint64_t)item->key_len + item->value_len;
+	asked = item_asked(item);
 	lock_give(&s->lock, LOCK_STRIPE);
 	new = arena_alloc_packed(&store->arena, size, asked);
 	if (!new &&grow)
@@ -72,39 +71,21 @@ int move_object(struct store *store, struct store_item *item, bool grow)
 		return s ? -EBUSY : not_found(item);
 	}
 	body_copy(new, item, size);
-	asked = (uint64_t)item->key_len + item->value_len;
+	asked = item_asked(item);
 	item_rehouse(store, s, slot, item, new);
 	lock_give(&s->lock, LOCK_STRIPE);
 	arena_free(&store->arena, item, asked);
 	return 0;
 }
 
-/* By so little that the two places overlap: under the lock, at once. */
-static int move_overlapping(struct store *store, struct window *w, struct store_item *item, struct store_item *new)
+/* Moves it by so little that the two places overlap under the lock, at once; else without the lock, under a pin: a
+ * published value does not change. */
+static int move_down(struct store *store, struct window *w, struct store_item *item, uint64_t by)
 {
+	struct store_item *new = arena_at_page(&store->arena, w->packed);
 	struct slot slot;
 	struct stripe *s = item_lock(store, item, &slot);
 	uint64_t size;
-
-	if (!s)
-		return not_found(item);
-	if (item_refs(item) > 1) {
-		lock_give(&s->lock, LOCK_STRIPE);
-		return -EBUSY;
-	}
-	size = item_bytes(item);
-	arena_window_slide(&store->arena, w, item);
-	item_rehouse(store, s, slot, item, new);
-	body_copy(new, item, size);
-	lock_give(&s->lock, LOCK_STRIPE);
-	return 0;
-}
-
-/* Without the lock, under a pin: a published value does not change. */
-static int move_apart(struct store *store, struct window *w, struct store_item *item, struct store_item *new)
-{
-	struct slot slot;
-	struct stripe *s = item_lock(store, item, &slot);
 	int rc = 0;
 
 	if (!s)
@@ -113,9 +94,17 @@ static int move_apart(struct store *store, struct window *w, struct store_item *
 		lock_give(&s->lock, LOCK_STRIPE);
 		return -EBUSY;
 	}
+	size = item_bytes(item);
+	if (by < size) {
+		arena_window_slide(&store->arena, w, item);
+		item_rehouse(store, s, slot, item, new);
+		body_copy(new, item, size);
+		lock_give(&s->lock, LOCK_STRIPE);
+		return 0;
+	}
 	atomic_fetch_add_explicit(&item->refs, 1, memory_order_relaxed);
 	lock_give(&s->lock, LOCK_STRIPE);
-	body_copy(new, item, item_bytes(item));
+	body_copy(new, item, size);
 	s = item_lock(store, item, &slot);
 	if (!s) { /* overwritten or deleted meanwhile: it goes with this pin, or with another's */
 		store_item_release(store, item);
@@ -134,18 +123,14 @@ static int move_apart(struct store *store, struct window *w, struct store_item *
 
 int move_large(struct store *store, struct window *w, struct store_item *item)
 {
-	struct arena *a = &store->arena;
 	uint32_t gap;
 
-	if (!arena_window_gap(a, w, &gap))
+	if (!arena_window_gap(&store->arena, w, &gap))
 		return -EBUSY;
 	if (!item_refs(item)) /* it went while the walk came here */
 		return 0;
-	if (!gap) {
-		arena_window_slide(a, w, item);
-		return 0;
-	}
-	if ((uint64_t)gap << PAGE_SHIFT < item_bytes(item))
-		return move_overlapping(store, w, item, arena_window_place(a, w));
-	return move_apart(store, w, item, arena_window_place(a, w));
+	if (gap)
+		return move_down(store, w, item, (uint64_t)gap << PAGE_SHIFT);
+	arena_window_slide(&store->arena, w, item);
+	return 0;
 }

@@ -14,15 +14,14 @@
 #define LOOK_BUCKETS 128 /* in one call */
 #define ROUNDS_MOST 5    /* without a victim: each cools what was hit by one, of three */
 
-/* What the owner has of this key already. */
+/* Bytes that the owner has of this key already. */
 static uint64_t bytes_replaced(struct store *store, uint16_t owner, uint32_t tag, const void *key, size_t key_len)
 {
-	struct stripe *s = store_stripe(store, tag);
+	struct stripe *s = stripe_lock(store, tag);
 	struct store_item *old;
 	struct slot slot;
 	uint64_t bytes = 0;
 
-	lock_take(&s->lock, LOCK_STRIPE);
 	old = index_find(&s->index, &store->arena, tag, key, key_len, &slot);
 	if (old && item_attributes(old).owner == owner)
 		bytes = item_bytes(old);
@@ -44,7 +43,7 @@ static bool look_visit(void *arg, uint32_t link)
 {
 	struct look *look = arg;
 	struct store_item *item = arena_item(&look->store->arena, link);
-	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
+	uint32_t tag = item_tag(item);
 	uint8_t heat = atomic_load_explicit(&item->heat, memory_order_relaxed);
 	uint64_t size;
 
@@ -61,8 +60,8 @@ static bool look_visit(void *arg, uint32_t link)
 	return !look->waits;
 }
 
-/* Some buckets, from the owner's hand on, until `need` bytes are free. Returns how many became so. */
-static uint64_t look_on(struct store *store, struct owner *o, struct look *look, uint64_t need)
+/* Looks at some buckets, from the owner's hand on, until `need` bytes came free. */
+static void look_on(struct store *store, struct owner *o, struct look *look, uint64_t need)
 {
 	unsigned budget = LOOK_BUCKETS;
 
@@ -73,8 +72,7 @@ static uint64_t look_on(struct store *store, struct owner *o, struct look *look,
 		do
 			index_scan(&s->index, &o->hand, look_visit, look);
 		while (--budget && look->freed < need && !look->waits && (o->hand.place || o->hand.skip));
-		lock_give(&s->lock, LOCK_STRIPE);
-		store_dead_release(store, &look->dead);
+		stripe_unlock(store, s, &look->dead);
 		if (look->freed)
 			o->rounds = 0;
 		if (!o->hand.place && !o->hand.skip && ++o->stripe == store->stripes) {
@@ -82,7 +80,6 @@ static uint64_t look_on(struct store *store, struct owner *o, struct look *look,
 			o->rounds++;
 		}
 	}
-	return look->freed;
 }
 
 /* -EAGAIN: that was a step; -EDQUOT: nothing of it may go. */

@@ -23,11 +23,6 @@ static bool pages_are_mine(const struct pages *p)
 	return lock_is_mine(&p->lock, LOCK_PAGES);
 }
 
-static void head_set(struct pages *p, uint32_t at)
-{
-	p->heads[at / 64] |= 1ull << (at % 64);
-}
-
 static void head_clear(struct pages *p, uint32_t at)
 {
 	p->heads[at / 64] &= ~(1ull << (at % 64));
@@ -63,7 +58,7 @@ static void run_set(struct pages *p, uint32_t first, uint32_t n, enum page_state
 	p->page[first + n - 1].start = first;
 	atomic_store_explicit(&run->claimed, 0, memory_order_relaxed);
 	atomic_store_explicit(&run->state, (uint8_t)state, memory_order_release);
-	head_set(p, first);
+	p->heads[first / 64] |= 1ull << (first % 64);
 }
 
 static void bin_add(struct pages *p, uint32_t first, uint32_t n, enum page_idle idle)
@@ -173,7 +168,7 @@ uint32_t pages_take(struct pages *p, uint32_t n, int class, unsigned heap)
 	return at;
 }
 
-/* Of two runs that become one: as the longer one, so that one that is free for long does not begin anew with each page
+/* Two runs that become one are as the longer one, so that one that is free for long does not begin anew with each page
  * that comes free beside it. */
 static enum page_idle idle_joined(enum page_idle a, uint32_t pages_a, const struct page *b)
 {
@@ -194,15 +189,13 @@ static void run_give(struct pages *p, uint32_t first)
 		idle = idle_joined(idle, n, &p->page[first + n]);
 		n += p->page[first + n].pages;
 	}
-	if (first) {
-		near = p->page[first - 1].start;
-		if (state_of(&p->page[near]) == PAGE_FREE) {
-			bin_remove(p, near);
-			head_clear(p, first);
-			idle = idle_joined(idle, n, &p->page[near]);
-			n += p->page[near].pages;
-			first = near;
-		}
+	near = first ? p->page[first - 1].start : first;
+	if (first && state_of(&p->page[near]) == PAGE_FREE) {
+		bin_remove(p, near);
+		head_clear(p, first);
+		idle = idle_joined(idle, n, &p->page[near]);
+		n += p->page[near].pages;
+		first = near;
 	}
 	bin_add(p, first, n, idle);
 }
@@ -299,22 +292,11 @@ static bool stretch_is_there(void *base)
 	return false;
 }
 
-static bool stretch_return(struct pages *p, char *base, uint32_t first)
-{
-	void *at = base + ((uint64_t)first << PAGE_SHIFT);
-
-	if (!stretch_is_there(at))
-		return true;
-	if (madvise(at, (size_t)STRETCH << PAGE_SHIFT, MADV_DONTNEED) != 0)
-		return false;
-	p->returned += (uint64_t)STRETCH << PAGE_SHIFT;
-	return true;
-}
-
 /* One stretch, or a few looks. False: something went wrong, and nothing is given back any more. */
 static bool idle_step(struct pages *p, char *base)
 {
 	uint32_t at = head_next(p, p->idle_hand), stretch;
+	char *memory;
 
 	for (unsigned looks = 0; at < p->count && looks < IDLE_LOOKS; looks++, at += p->page[at].pages) {
 		struct page *run = &p->page[at];
@@ -323,7 +305,13 @@ static bool idle_step(struct pages *p, char *base)
 		if (stretch != UINT32_MAX) {
 			p->idle_hand = at;
 			p->idle_from = stretch + STRETCH;
-			return stretch_return(p, base, stretch);
+			memory = base + ((uint64_t)stretch << PAGE_SHIFT);
+			if (!stretch_is_there(memory))
+				return true;
+			if (madvise(memory, (size_t)STRETCH << PAGE_SHIFT, MADV_DONTNEED) != 0)
+				return false;
+			p->returned += (uint64_t)STRETCH << PAGE_SHIFT;
+			return true;
 		}
 		if (state_of(run) == PAGE_FREE)
 			run->idle = run->idle == IDLE_NOT ? IDLE_LONG : IDLE_GONE;
@@ -358,7 +346,7 @@ uint64_t pages_return(struct pages *p, char *base, uint64_t now)
  */
 #define LOOKS 2048 /* runs looked at in one call, under the lock, unless the window itself has more */
 
-/* What a run is for a window: pages gained when it is cleared, and what that costs, in pages copied or evicted. */
+/* A run's worth to a window: pages gained when it is cleared, and the price of that, in pages copied or evicted. */
 struct judgement {
 	bool obstacle;
 	uint32_t gain, cost;
@@ -367,7 +355,7 @@ struct judgement {
 static struct judgement judge_large(struct arena *a, uint32_t first, enum window_kind kind)
 {
 	struct page *run = &a->pages.page[first];
-	const struct store_item *item = (void *)(a->base + ((uint64_t)first << PAGE_SHIFT));
+	const struct store_item *item = arena_at_page(a, first);
 	struct judgement j = {.obstacle = item_refs(item) > 1 || kind == WINDOW_GATHER, .cost = run->pages};
 
 	if (kind == WINDOW_CLEAR) {
@@ -379,26 +367,20 @@ static struct judgement judge_large(struct arena *a, uint32_t first, enum window
 	return j;
 }
 
-static uint32_t slots_of(struct arena *a, unsigned class)
-{
-	uint32_t n = 0;
-
-	for (unsigned i = 0; i < a->heaps; i++)
-		n += atomic_load_explicit(&a->heap[i].slots[class], memory_order_relaxed);
-	return n;
-}
-
 /* A span is gathered when the class has as many free objects as it has objects: so many are in others, then. What its
  * objects hold is looked at later. */
 static struct judgement judge_span(struct arena *a, uint32_t first, enum window_kind kind)
 {
 	struct page *run = &a->pages.page[first];
 	uint32_t used = atomic_load_explicit(&run->used, memory_order_relaxed), size = a->class_size[run->class];
-	uint32_t objects = run->pages * PAGE_BYTES / size;
+	uint32_t objects = run->pages * PAGE_BYTES / size, slots = 0;
 	struct judgement j = {.gain = run->pages, .cost = (used * size + PAGE_BYTES - 1) / PAGE_BYTES};
 
-	if (kind == WINDOW_GATHER)
-		j.obstacle = used == objects || slots_of(a, run->class) < objects;
+	if (kind != WINDOW_GATHER)
+		return j;
+	for (unsigned i = 0; i < a->heaps; i++)
+		slots += atomic_load_explicit(&a->heap[i].slots[run->class], memory_order_relaxed);
+	j.obstacle = used == objects || slots < objects;
 	return j;
 }
 
@@ -438,21 +420,8 @@ static bool growths_keep(const struct arena *a, uint32_t first, uint32_t end)
 	return false;
 }
 
-/* Without the runs at its beginning that it does not need. */
-static void stretch_shorten(struct arena *a, struct stretch *s, const struct window *w)
-{
-	while (s->first < s->end) {
-		struct judgement j = run_judge(a, s->first, w->kind);
-
-		if (s->gain < j.gain + window_needs(w))
-			break;
-		s->first += a->pages.page[s->first].pages;
-		s->gain -= j.gain;
-		s->cost -= MIN(s->cost, j.cost); /* it may have changed since it was added */
-	}
-}
-
-/* One run is a stretch where spans are gathered, because each is worth its own. */
+/* Adds a run, and takes those at the beginning away that are not needed any more. One run is a stretch where spans are
+ * gathered, because each is worth its own. */
 static void stretch_add(struct arena *a, struct stretch *s, uint32_t at, const struct window *w)
 {
 	struct judgement j = run_judge(a, at, w->kind);
@@ -466,7 +435,14 @@ static void stretch_add(struct arena *a, struct stretch *s, uint32_t at, const s
 		*s = (struct stretch){at, end, w->pages, (uint64_t)j.cost * 1024 / j.gain};
 	else
 		*s = (struct stretch){s->first, end, s->gain + j.gain, s->cost + j.cost};
-	stretch_shorten(a, s, w);
+	while (s->first < s->end) {
+		j = run_judge(a, s->first, w->kind);
+		if (s->gain < j.gain + window_needs(w))
+			break;
+		s->first += a->pages.page[s->first].pages;
+		s->gain -= j.gain;
+		s->cost -= MIN(s->cost, j.cost); /* it may have changed since it was added */
+	}
 }
 
 /* Looks at so many runs, and on until a stretch that was begun is long enough or far too long. */
@@ -494,32 +470,29 @@ static bool window_find(struct arena *a, struct window *w)
 	return best.end;
 }
 
-static void window_claim_run(struct pages *p, uint32_t at)
-{
-	struct page *run = &p->page[at];
-
-	if (state_of(run) == PAGE_FREE) {
-		bin_remove(p, at);
-		atomic_store_explicit(&run->state, PAGE_HELD, memory_order_release);
-	} else {
-		atomic_store_explicit(&run->claimed, 1, memory_order_relaxed);
-	}
-}
-
 bool arena_window_claim(struct arena *a, struct window *w, uint32_t *past)
 {
 	struct pages *p = &a->pages;
-	uint32_t from = w->hand;
+	uint32_t from = w->hand, end;
 	bool found;
 
 	must(lock_rank_is_held(LOCK_WINDOW) && p->window_end == 0);
 	lock_take(&p->lock, LOCK_PAGES);
 	found = window_find(a, w);
+	end = found ? w->end : w->first;
 	if (found) {
 		p->window_first = w->first;
 		p->window_end = w->end;
-		for (uint32_t at = w->first; at < w->end; at += p->page[at].pages)
-			window_claim_run(p, at);
+	}
+	for (uint32_t at = w->first; at < end; at += p->page[at].pages) {
+		struct page *run = &p->page[at];
+
+		if (state_of(run) == PAGE_FREE) {
+			bin_remove(p, at);
+			atomic_store_explicit(&run->state, PAGE_HELD, memory_order_release);
+		} else {
+			atomic_store_explicit(&run->claimed, 1, memory_order_relaxed);
+		}
 	}
 	lock_give(&p->lock, LOCK_PAGES);
 	*past = MAX(w->hand - from, 1);
@@ -542,7 +515,7 @@ struct store_item *arena_window_next(struct arena *a, struct window *w)
 	must(lock_rank_is_held(LOCK_WINDOW));
 	while (w->page < w->end) {
 		struct page *run = &a->pages.page[w->page];
-		char *base = a->base + ((uint64_t)w->page << PAGE_SHIFT);
+		char *base = (char *)arena_at_page(a, w->page);
 		enum page_state state = state_of(run);
 		unsigned objects = state == PAGE_LARGE;
 
@@ -559,11 +532,6 @@ struct store_item *arena_window_next(struct arena *a, struct window *w)
 	return NULL;
 }
 
-static uint32_t item_page(const struct arena *a, const struct store_item *item)
-{
-	return (uint32_t)((uint64_t)((const char *)item - a->base) >> PAGE_SHIFT);
-}
-
 static bool range_is_held(struct pages *p, uint32_t from, uint32_t end)
 {
 	for (uint32_t at = from; at < end; at += p->page[at].pages)
@@ -578,16 +546,11 @@ bool arena_window_gap(struct arena *a, const struct window *w, uint32_t *gap)
 	return range_is_held(&a->pages, w->packed, w->page);
 }
 
-struct store_item *arena_window_place(struct arena *a, const struct window *w)
-{
-	return (struct store_item *)(a->base + ((uint64_t)w->packed << PAGE_SHIFT));
-}
-
 /* The walk goes on behind it. */
 void arena_window_slide(struct arena *a, struct window *w, const struct store_item *item)
 {
 	struct pages *p = &a->pages;
-	uint32_t at = item_page(a, item), to = w->packed, n = p->page[at].pages;
+	uint32_t at = arena_page(a, item), to = w->packed, n = p->page[at].pages;
 
 	must(lock_rank_is_held(LOCK_WINDOW) && at == w->page && to <= at);
 	if (to < at) {
@@ -609,15 +572,7 @@ bool arena_window_is_clear(struct arena *a, const struct window *w)
 	       range_is_held(&a->pages, w->packed, w->end);
 }
 
-/* A span that took no objects while it was claimed may have room and yet be in no list. */
-static void window_relink_spans(struct arena *a, const struct window *w)
-{
-	for (uint32_t at = w->first; at < w->end; at += a->pages.page[at].pages)
-		if (state_of(&a->pages.page[at]) == PAGE_SPAN)
-			arena_span_unclaim(a, at);
-}
-
-/* What is held becomes a run, and the rest of it is free again; under the lock of the pages. */
+/* Makes pages that are held a run, and the rest of them free again; under the lock of the pages. */
 static void held_take(struct pages *p, uint32_t first, uint32_t n, uint32_t end, enum page_state state)
 {
 	for (uint32_t head = head_next(p, first + 1); head < end; head = head_next(p, head + 1))
@@ -639,7 +594,10 @@ struct store_item *arena_window_finish(struct arena *a, struct window *w, bool t
 	w->hand = w->page < w->end ? w->page + p->page[w->page].pages : w->end;
 	if (w->hand >= p->count)
 		w->hand = 0;
-	window_relink_spans(a, w);
+	/* A span that took no objects while it was claimed may have room and yet be in no list. */
+	for (at = w->first; at < w->end; at += p->page[at].pages)
+		if (state_of(&p->page[at]) == PAGE_SPAN)
+			arena_span_unclaim(a, at);
 	lock_take(&p->lock, LOCK_PAGES);
 	clear = take && arena_window_is_clear(a, w);
 	p->window_first = p->window_end = 0;
@@ -768,5 +726,5 @@ void arena_growth_end(struct arena *a, struct growing *g, struct window *next)
 
 uint64_t arena_extent(struct arena *a, const struct store_item *item)
 {
-	return (uint64_t)a->pages.page[item_page(a, item)].pages << PAGE_SHIFT;
+	return (uint64_t)a->pages.page[arena_page(a, item)].pages << PAGE_SHIFT;
 }

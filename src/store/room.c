@@ -105,7 +105,7 @@ static void stage_begin(struct store *store, enum room_stage stage)
 		room->window.kind = kind[stage];
 }
 
-/* Something has to go: of an extent that may grow only its part is cleared. */
+/* Something has to go: for an extent that may grow only its part is cleared. */
 static void clear_begin(struct store *store)
 {
 	struct room *room = &store->room;
@@ -337,17 +337,6 @@ static int room_conclude(struct store *store, struct request *r)
 	return refused ? -ENOMEM : -EAGAIN;
 }
 
-/* Another request's. It waits a while for its request, when it is done. */
-static int room_help(struct store *store, struct request *r)
-{
-	struct room *room = &store->room;
-
-	room_work(store, r);
-	if (room->stage >= ROOM_READY && ++room->others > PATIENCE)
-		room_end(store);
-	return -EAGAIN;
-}
-
 static bool room_is_for(const struct room *room, const struct request *r)
 {
 	return room->size == r->size && room->tag == r->tag && room->part == r->part;
@@ -363,8 +352,12 @@ static int room_step(struct store *store, struct request *r)
 			room_end(store);
 		return 0;
 	}
-	if (room->stage != ROOM_IDLE && !mine)
-		return room_help(store, r);
+	if (room->stage != ROOM_IDLE && !mine) { /* it waits a while for its request, when it is done */
+		room_work(store, r);
+		if (room->stage >= ROOM_READY && ++room->others > PATIENCE)
+			room_end(store);
+		return -EAGAIN;
+	}
 	if (room->stage == ROOM_IDLE)
 		room_begin(store, r);
 	room->calls++;
@@ -397,22 +390,17 @@ static bool window_is_for(struct store *store, const struct request *r)
 	return is;
 }
 
-/* First what has expired goes. */
-static bool expire(struct store *store, struct request *r, uint64_t now)
-{
-	if (atomic_load_explicit(&store->due, memory_order_relaxed) > now)
-		return false;
-	return store_tick(store, now) <= now || request_try(store, r);
-}
-
 int room_make(struct store *store, const struct room_want *want, uint64_t now, struct store_item **out)
 {
 	struct request r = {want->tag, want->size, want->asked, want->part, .budget = BUDGET};
 	bool evicts = store->eviction != STORE_EVICT_NONE;
+	/* What has expired goes first, which may be enough. */
+	bool expires = atomic_load_explicit(&store->due, memory_order_relaxed) <= now &&
+		       (store_tick(store, now) <= now || request_try(store, &r));
 	uint64_t evicted = 0;
 	int rc = -EAGAIN;
 
-	if (!expire(store, &r, now) && (!evicts || r.part || window_is_for(store, &r) || evict_in_order(store, &r))) {
+	if (!expires && (!evicts || r.part || window_is_for(store, &r) || evict_in_order(store, &r))) {
 		window_lock(store);
 		rc = room_step(store, &r);
 		window_unlock(store);
@@ -426,12 +414,12 @@ int room_make(struct store *store, const struct room_want *want, uint64_t now, s
 	return rc == -ENOMEM && changes_hold(&store->changes) ? -EAGAIN : rc;
 }
 
-/* What is in the way of an extent that grows: a step. 0: that has gone; -EAGAIN: not all of it. */
+/* Clears the way of an extent that grows, in a step. 0: all has gone; -EAGAIN: not all of it. */
 static int run_clear(struct store *store, struct growing *g, struct request *r)
 {
 	struct arena *a = &store->arena;
 	struct page *run = &a->pages.page[g->run];
-	char *base = a->base + ((uint64_t)g->run << PAGE_SHIFT);
+	char *base = (char *)arena_at_page(a, g->run);
 	bool large = atomic_load(&run->state) == PAGE_LARGE;
 	struct store_item *item = (struct store_item *)base;
 
@@ -459,7 +447,7 @@ static void evict_ahead(struct store *store, const struct growing *g, uint32_t p
 	uint32_t end = g->first + pages, at = g->first + 1;
 
 	while (r->budget > 0 && (at = arena_next_large(a, at, end)) < end) {
-		evict_item(store, (struct store_item *)(a->base + ((uint64_t)at << PAGE_SHIFT)));
+		evict_item(store, arena_at_page(a, at));
 		r->budget -= COST_ITEM;
 		at++;
 	}

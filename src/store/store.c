@@ -39,17 +39,12 @@ uint32_t store_tag(const struct store *store, const void *key, size_t key_len)
 
 static const struct store_put put_always = {.condition = STORE_ALWAYS, .expires = TIME_NEVER};
 
-static uint64_t item_asked(const struct store_item *item)
-{
-	return (uint64_t)item->key_len + item->value_len;
-}
-
 static void item_free(struct store *store, struct store_item *item)
 {
 	arena_free(&store->arena, item, item_asked(item));
 }
 
-/* What item_create() made, and was not published. */
+/* Frees what item_create() made, and was not published. */
 static void item_discard(struct store *store, struct store_item *item)
 {
 	owner_discharge(store, item);
@@ -84,40 +79,33 @@ void store_dead_release(struct store *store, struct dead *dead)
 	dead->told = false;
 }
 
-static void item_unlink(struct store *store, struct stripe *s, struct store_item *item)
-{
-	evict_remove(store, s, item);
-	wheel_remove(store, s, item);
-}
-
-/* A change tells of it. Whether that has the item now, which then is not touched any more. */
-static bool drop_tell(struct store *store, struct stripe *s, struct store_item *item, enum drop why)
-{
-	bool copy = change_is_copy(item, STORE_CHANGE_DELETE);
-	uint64_t lsn = change_put(store, item, STORE_CHANGE_DELETE, why == DROP_EVICTED ? STORE_CHANGE_EVICTED : 0);
-
-	if (why == DROP_DELETED)
-		stripe_removed(s, lsn);
-	return !copy;
-}
-
 void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item, enum drop why,
 		     struct dead *dead)
 {
 	static const enum store_event_type event[] = {[DROP_DELETED] = STORE_EVENT_DELETED,
 						      [DROP_EVICTED] = STORE_EVENT_EVICTED,
 						      [DROP_EXPIRED] = STORE_EVENT_EXPIRED};
+	uint64_t lsn;
+	bool copy;
 
 	must(stripe_is_mine(s));
 	if (events_on(store) && why != DROP_FLUSHED)
 		event_put(store, &(struct event){event[why], item}, dead);
 	index_remove(&s->index, slot);
-	item_unlink(store, s, item);
-	owner_discharge(store, item);
+	item_leave(store, s, item);
+	s->deletes += why == DROP_DELETED || why == DROP_FLUSHED;
+	s->evictions += why == DROP_EVICTED;
+	s->expired += why == DROP_EXPIRED;
 	if (unlikely(store->changes.on) && why == DROP_EXPIRED)
 		stripe_removed(s, item->version); /* which may not have been told of yet */
-	if (unlikely(store->changes.on) && why <= DROP_EVICTED && drop_tell(store, s, item, why))
-		return;
+	if (unlikely(store->changes.on) && why <= DROP_EVICTED) {
+		copy = change_is_copy(item, STORE_CHANGE_DELETE);
+		lsn = change_put(store, item, STORE_CHANGE_DELETE, why == DROP_EVICTED ? STORE_CHANGE_EVICTED : 0);
+		if (why == DROP_DELETED)
+			stripe_removed(s, lsn);
+		if (!copy)
+			return; /* the change has the item, which is not touched any more */
+	}
 	dead_add(&store->arena, dead, item);
 }
 
@@ -131,16 +119,7 @@ static struct store_item *item_find(struct store *store, struct stripe *s, uint3
 	if (likely(!item) || likely(item->expires > now))
 		return item;
 	store_item_drop(store, s, *slot, item, DROP_EXPIRED, dead);
-	s->expired++;
 	return NULL;
-}
-
-static uint64_t item_sizes(size_t key_len, uint64_t value_len, bool attributes)
-{
-	struct store_item sizes = {
-		.value_len = value_len, .key_len = key_len & STORE_KEY_MAX, .attributes = attributes};
-
-	return sizes.sizes;
 }
 
 /* Whether what is written is to have room for them. */
@@ -190,6 +169,8 @@ static int item_create(struct store *store, uint32_t tag, const void *key, size_
 {
 	const bool attributes = put_has_attributes(put);
 	const uint64_t tail = unlikely(attributes) ? sizeof(struct item_attributes) : 0;
+	const struct store_item sizes = {
+		.value_len = value_len, .key_len = key_len & STORE_KEY_MAX, .attributes = attributes};
 	uint64_t size = item_size(key_len, value_len) + tail;
 	struct store_item *item;
 	int rc;
@@ -209,7 +190,7 @@ static int item_create(struct store *store, uint32_t tag, const void *key, size_
 	}
 	atomic_store_explicit(&item->tag, tag, memory_order_relaxed);
 	/* A clearing of a window reads the heat of any item, and then at whether it is published. */
-	__atomic_store_n(&item->sizes, item_sizes(key_len, value_len, attributes), __ATOMIC_RELAXED);
+	__atomic_store_n(&item->sizes, sizes.sizes, __ATOMIC_RELAXED);
 	item->queue = QUEUE_NONE;
 	item->wheel_prev = 0;
 	memcpy(item->key, key, key_len);
@@ -228,21 +209,6 @@ static bool key_valid(size_t key_len)
 /*
  * Reading.
  */
-
-static struct stripe *stripe_lock(struct store *store, uint32_t tag)
-{
-	struct stripe *s = store_stripe(store, tag);
-
-	lock_take(&s->lock, LOCK_STRIPE);
-	return s;
-}
-
-static void stripe_unlock(struct store *store, struct stripe *s, struct dead *dead)
-{
-	lock_give(&s->lock, LOCK_STRIPE);
-	if (unlikely(dead->first || dead->told))
-		store_dead_release(store, dead);
-}
 
 /* A value longer than the room for it is not read: the caller comes again, and only then it counts. */
 static inline __attribute__((always_inline)) struct store_item *item_read(struct store *store, struct stripe *s,
@@ -283,9 +249,7 @@ int store_get(struct store *store, const void *key, size_t key_len, uint64_t now
 
 static void ref_count_back(struct store *store, struct store_item *item)
 {
-	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
-
-	atomic_fetch_add_explicit(&store_stripe(store, tag)->unpinned, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&store_stripe(store, item_tag(item))->unpinned, 1, memory_order_relaxed);
 }
 
 void store_unpin(struct store *store, struct store_ref *ref)
@@ -298,19 +262,19 @@ void store_unpin(struct store *store, struct store_ref *ref)
 	ref->item = NULL;
 }
 
-/* The header with the key, and where a small value ends or a longer one begins: the processor fetches by itself what is
- * read on. */
-static void item_prefetch(const void *item)
-{
-	__builtin_prefetch(item);
-	__builtin_prefetch((const char *)item + CACHE_LINE);
-}
-
+/* Fetches items' headers with the key, and where a small value ends or a longer one begins: the processor fetches by
+ * itself what is read on. */
 static void bucket_prefetch_items(const struct bucket *b, const struct arena *a, uint32_t tag)
 {
-	for (unsigned i = 0; i < BUCKET_SLOTS; i++)
-		if (b->tag[i] == tag && b->link[i])
-			item_prefetch(arena_item(a, b->link[i]));
+	const char *item;
+
+	for (unsigned i = 0; i < BUCKET_SLOTS; i++) {
+		if (b->tag[i] != tag || !b->link[i])
+			continue;
+		item = (const char *)arena_item(a, b->link[i]);
+		__builtin_prefetch(item);
+		__builtin_prefetch(item + CACHE_LINE);
+	}
 }
 
 /* The lock only keeps the table from being replaced meanwhile. */
@@ -389,7 +353,7 @@ int store_copy(struct store *store, const void *key, size_t key_len, uint64_t no
  * Writing.
  */
 
-/* What a growing extent has by now. */
+/* Bytes that are reserved: of an extent that grows, as many as it has by now. */
 static uint64_t reserved_bytes(struct store *store, const struct store_item *item)
 {
 	uint64_t bytes = item_bytes(item);
@@ -507,22 +471,10 @@ static int put_check(const struct store_put *put, const struct store_item *old)
 	return -EINVAL;
 }
 
-/* It counts for the owner that it was made for. */
-static void item_take_attributes(struct store_item *item, const struct store_put *put, const struct store_item *old)
-{
-	struct item_attributes attributes = {.flags = put->flags, .type = put->type};
-
-	if (put->keep_attributes && old)
-		attributes = item_attributes(old);
-	attributes.owner = item_attributes(item).owner;
-	item_set_attributes(item, attributes);
-}
-
 /* The index step of a write: under the stripe's lock, with a whole item. */
 static int item_put(struct store *store, struct stripe *s, struct store_item *item, struct store_item *old,
 		    struct slot slot, const struct store_put *put, struct dead *dead)
 {
-	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
 	uint32_t link = arena_link(&store->arena, item);
 	int rc;
 
@@ -534,7 +486,7 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 		owner_discharge(store, old);
 		dead_add(&store->arena, dead, old);
 	} else {
-		rc = index_insert(&s->index, tag, link);
+		rc = index_insert(&s->index, item_tag(item), link);
 		if (rc != 0)
 			return rc;
 		evict_add(store, s, item);
@@ -561,8 +513,9 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 static int item_publish(struct store *store, struct store_item *item, const struct store_put *put, uint64_t now,
 			uint64_t *version)
 {
-	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
+	uint32_t tag = item_tag(item);
 	struct stripe *s = stripe_lock(store, tag);
+	struct item_attributes attributes;
 	struct store_item *old;
 	struct dead dead = {0};
 	struct slot slot = {0};
@@ -573,8 +526,13 @@ static int item_publish(struct store *store, struct store_item *item, const stru
 	if (likely(rc == 0)) {
 		item->expires = put->keep_expiry && old ? old->expires : put->expires;
 		must(item->attributes || !put_has_attributes(put));
-		if (unlikely(item->attributes))
-			item_take_attributes(item, put, old);
+		if (unlikely(item->attributes)) {
+			attributes = (struct item_attributes){.flags = put->flags, .type = put->type};
+			if (put->keep_attributes && old)
+				attributes = item_attributes(old);
+			attributes.owner = item_attributes(item).owner; /* that it was made for */
+			item_set_attributes(item, attributes);
+		}
 		rc = item_put(store, s, item, old, slot, put, &dead);
 	}
 	if (likely(rc == 0)) {
@@ -665,11 +623,6 @@ static int integer_read(struct store *store, uint32_t tag, const void *key, size
 	return rc;
 }
 
-static bool publish_lost_race(int rc)
-{
-	return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE;
-}
-
 int store_count_for(struct store *store, const void *key, size_t key_len, int64_t delta, const struct store_put *with,
 		    uint64_t now, int64_t *value, uint64_t *version)
 {
@@ -695,7 +648,7 @@ int store_count_for(struct store *store, const void *key, size_t key_len, int64_
 			return rc;
 		memcpy(item_value(item), text, (size_t)len);
 		rc = item_publish(store, item, &put, now, version);
-	} while (publish_lost_race(rc));
+	} while (rc == -EEXIST || rc == -ENOENT || rc == -ESTALE);
 	if (rc == 0 && value)
 		*value = result;
 	return rc;
@@ -749,10 +702,8 @@ int store_delete(struct store *store, const void *key, size_t key_len, uint64_t 
 
 	if (unlikely(rc == -EAGAIN))
 		return rc;
-	if (rc == 1) {
+	if (rc == 1)
 		store_item_drop(store, t.s, t.slot, t.item, DROP_DELETED, &t.dead);
-		t.s->deletes++;
-	}
 	return touch_end(store, &t, rc);
 }
 

@@ -80,9 +80,8 @@ struct store_stats {
 	uint64_t bytes_asked; /* of it: keys and values as they were given */
 	uint64_t bytes_held;  /* pages that hold any of it: bytes_used and what is free beside it */
 	uint64_t bytes_total;
-	uint64_t
-		/* the longest that is free, to an eighth: a value beyond it needs others to move or to go */
-		bytes_free_run;
+	/* The longest that is free, to an eighth: a value beyond it needs others to move or to go. */
+	uint64_t bytes_free_run;
 	uint64_t bytes_reserved; /* of bytes_used: values on their way */
 	uint64_t hits, misses, sets, deletes, evictions, expired;
 	uint64_t moves;          /* of items, to make room */

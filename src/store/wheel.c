@@ -14,12 +14,6 @@ static uint64_t tick_of(uint64_t ns)
 	return ns >> WHEEL_SHIFT;
 }
 
-/* Rounded up: when the tick has come, the time has passed. */
-static uint64_t tick_after(uint64_t ns)
-{
-	return (ns >> WHEEL_SHIFT) + !!(ns & ((1u << WHEEL_SHIFT) - 1));
-}
-
 static unsigned digit(uint64_t tick, unsigned level)
 {
 	return (tick >> (level * WHEEL_BITS)) % WHEEL_SLOTS;
@@ -27,7 +21,9 @@ static unsigned digit(uint64_t tick, unsigned level)
 
 static void slot_add(const struct arena *a, struct wheel *w, struct store_item *item)
 {
-	uint64_t tick = MAX(tick_after(item->expires), w->now), differ = tick ^ w->now;
+	/* Rounded up: when the tick has come, the time has passed. */
+	uint64_t after = tick_of(item->expires) + !!(item->expires & ((1u << WHEEL_SHIFT) - 1));
+	uint64_t tick = MAX(after, w->now), differ = tick ^ w->now;
 	unsigned level = differ ? (63 - (unsigned)__builtin_clzll(differ)) / WHEEL_BITS : 0;
 	unsigned slot = digit(tick, level);
 	uint32_t *head = &w->head[level][slot], me = arena_link(a, item);
@@ -100,22 +96,12 @@ static unsigned level_to_settle(const struct wheel *w)
 	return 0;
 }
 
-static void item_expire(struct store *store, struct stripe *s, struct store_item *item, struct dead *dead)
-{
-	uint32_t tag = atomic_load_explicit(&item->tag, memory_order_relaxed);
-	struct slot slot;
-
-	if (!index_find_link(&s->index, tag, arena_link(&store->arena, item), &slot))
-		return; /* cannot be: what is in the wheel is in the index */
-	store_item_drop(store, s, slot, item, DROP_EXPIRED, dead);
-	s->expired++;
-}
-
 /* Empty a slot: down to the levels below, or, at level 0, out. False: the budget is spent. */
 static bool slot_drain(struct store *store, struct stripe *s, unsigned level, unsigned *budget, struct dead *dead)
 {
 	struct wheel *w = &s->wheel;
 	uint32_t *head = &w->head[level][digit(w->now, level)];
+	struct slot slot;
 
 	while (*head) {
 		struct store_item *item = arena_item(&store->arena, *head);
@@ -126,8 +112,8 @@ static bool slot_drain(struct store *store, struct stripe *s, unsigned level, un
 		if (level) {
 			slot_remove(&store->arena, w, item);
 			slot_add(&store->arena, w, item);
-		} else {
-			item_expire(store, s, item, dead);
+		} else if (index_find_link(&s->index, item_tag(item), *head, &slot)) { /* always: it is in the index */
+			store_item_drop(store, s, slot, item, DROP_EXPIRED, dead);
 		}
 	}
 	return true;
@@ -156,18 +142,14 @@ uint64_t wheel_advance(struct store *store, struct stripe *s, uint64_t now, unsi
 	must(stripe_is_mine(s));
 	for (;;) {
 		level = level_to_settle(w);
-		if (level) {
-			if (!slot_drain(store, s, level, budget, dead))
-				return now;
-			continue;
+		if (!level) {
+			next = next_tick(w);
+			if (next > until)
+				break;
+			w->now = next;
+			level = level_to_settle(w);
 		}
-		next = next_tick(w);
-		if (next > until)
-			break;
-		w->now = next;
-		if (level_to_settle(w))
-			continue;
-		if (!slot_drain(store, s, 0, budget, dead))
+		if (!slot_drain(store, s, level, budget, dead))
 			return now;
 	}
 	w->now = MAX(w->now, until);

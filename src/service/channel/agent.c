@@ -2,6 +2,7 @@
  * agent.c: a connection of the channel service: whom it ends with, and what becomes of it by time.
  */
 #include "service/channel/channel.h"
+#include "service/internal.h"
 
 #define LEAVE_PATIENCE (5 * TIME_S) /* for what was sent to an end before its partner's end */
 
@@ -63,7 +64,7 @@ void channel_clients(struct channel_agent *a, int change)
 	pthread_mutex_unlock(&table->lock);
 }
 
-static void give(struct channel_agent *a)
+static void share_give(struct channel_agent *a)
 {
 	quota_give(a->share);
 	a->share = NULL;
@@ -77,7 +78,7 @@ static void wait_ends(void *agent)
 	guest_leaves(&a->m);
 	if (list_linked(&a->uninvited))
 		list_del(&a->uninvited);
-	give(a);
+	share_give(a);
 	a->m.role = MEET_FRESH;
 	a->m.token = 0;
 }
@@ -90,7 +91,7 @@ static void wait_is_late(void *agent)
 	meet_wait_refused(&a->m, WIRE_BUSY, 0, "the listener of that name did not come in time");
 }
 
-/* What was on its way to the partner goes on, then that ends. It sees by WIRE_CHANNEL_LAST if that was in peace. */
+/* Bytes on their way to the partner go on, then it ends. It sees by WIRE_CHANNEL_LAST whether that was in peace. */
 static void joined_ends(struct channel_agent *a)
 {
 	struct channel_agent *partner = a->partner;
@@ -99,8 +100,8 @@ static void joined_ends(struct channel_agent *a)
 		channel_clients(a, -1);
 	guest_leaves(&a->m);
 	guest_leaves(&partner->m);
-	give(a);
-	give(partner);
+	share_give(a);
+	share_give(partner);
 	if (partner == a)
 		return;
 	partner->partner = NULL;
@@ -129,14 +130,10 @@ static void agent_closed(struct conn *conn, int error, const char *reason)
 {
 	struct channel_agent *a = conn_context(conn);
 	bool unheard = a->m.role == MEET_JOINED && !a->last;
-	struct conn_info info;
 
 	/* an agent that has said its last word may not wait for what else comes */
-	if (unheard || (error && a->m.role < MEET_JOINED)) {
-		conn_get_info(conn, &info);
-		log_warn("channel", "%s (%s): %s", info.peer, info.transport,
-			 error ? reason : "ended its channel without a word");
-	}
+	if (unheard || (error && a->m.role < MEET_JOINED))
+		service_warn("channel", conn, error ? reason : "ended its channel without a word");
 	if (a->m.role == MEET_MEMBER)
 		channel_listener_ends(a);
 	else if (a->m.role == MEET_WAITS)

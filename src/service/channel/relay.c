@@ -9,14 +9,14 @@
 
 #define PIECE (64u * KIB)
 
-/* What stands in a record before the bytes that end at its first number. */
+/* Length of what stands in a record before the bytes that end at its first number. */
 static uint32_t head_of(const struct wire_record *record)
 {
 	return record->op == WIRE_OP_CHANNEL_DATA ? (uint32_t)sizeof(struct wire_channel_data)
 						  : (uint32_t)sizeof(uint64_t);
 }
 
-static bool record_is_right(const struct wire_record *record)
+static bool relay_is_right(const struct wire_record *record)
 {
 	bool data = record->op == WIRE_OP_CHANNEL_DATA;
 
@@ -61,7 +61,7 @@ static bool relay_piece(struct channel_agent *a, const struct wire_record *recor
 
 int channel_relay(struct channel_agent *a, const struct wire_record *record, const void *body)
 {
-	if (!record_is_right(record) || a->m.role < MEET_JOINED)
+	if (!relay_is_right(record) || a->m.role < MEET_JOINED)
 		return -EPROTO;
 	if (a->m.role == MEET_LEAVES)
 		return 0; /* no client is left to have it */

@@ -10,7 +10,7 @@
 /*
  * Answers
  */
-static int answer(const struct channel_agent *a, struct wire_record *reply, const void *body, uint32_t len)
+static int channel_answer(const struct channel_agent *a, struct wire_record *reply, const void *body, uint32_t len)
 {
 	if (len)
 		memcpy(reply + 1, body, len);
@@ -30,7 +30,7 @@ static int answer_joined(const struct channel_agent *a, struct wire_record *repl
 {
 	const struct wire_channel_open open = {.capacity = a->capacity, .flags = WIRE_CHANNEL_RELAY};
 
-	return answer(a, reply, &open, sizeof(open));
+	return channel_answer(a, reply, &open, sizeof(open));
 }
 
 /*
@@ -124,7 +124,7 @@ int channel_serve_listen(struct channel_agent *a, const struct wire_record *reco
 	name->capacity = listen.capacity;
 	meet_complete(name, 1);
 	channel_count(a, CHANNEL_COUNT_LISTENS, 1);
-	return answer(a, reply, NULL, 0);
+	return channel_answer(a, reply, NULL, 0);
 }
 
 /* As much as clients take that wait or are joined, which may be as many as there are places. */
@@ -140,7 +140,7 @@ int channel_serve_leave(struct channel_agent *a, const struct wire_record *recor
 		return -EAGAIN;
 	conn_charge(a->m.conn, quota_taken(channel_service_of(a)->joined.quota) / MEET_NAMES_OF_RECORD);
 	channel_listener_ends(a);
-	return answer(a, reply, NULL, 0);
+	return channel_answer(a, reply, NULL, 0);
 }
 
 /*
@@ -200,8 +200,8 @@ static int agent_wait(struct channel_agent *a, struct meet_name *name, struct wi
 	return 0;
 }
 
-static struct channel_agent *who_waits(const struct channel_agent *listener, const struct meet_name *name,
-				       uint64_t token)
+static struct channel_agent *guest_of_token(const struct channel_agent *listener, const struct meet_name *name,
+					    uint64_t token)
 {
 	unsigned looked = 0;
 
@@ -221,7 +221,7 @@ static struct channel_agent *who_waits(const struct channel_agent *listener, con
 /* The listener comes for a client that waits. */
 static int serve_invited(struct channel_agent *a, struct wire_record *reply, struct meet_name *name, uint64_t token)
 {
-	struct channel_agent *w = name ? who_waits(a, name, token) : NULL;
+	struct channel_agent *w = name ? guest_of_token(a, name, token) : NULL;
 	struct wire_record *waited;
 
 	if (!w)
@@ -267,7 +267,7 @@ static int serve_moved(struct channel_agent *a, struct meet_name *name, struct w
 		used += WIRE_CHANNEL_TICKET_SIZE;
 	}
 	channel_count(a, CHANNEL_COUNT_MOVED, 1);
-	return answer(a, reply, body, used);
+	return channel_answer(a, reply, body, used);
 }
 
 int channel_serve_open(struct channel_agent *a, const struct wire_record *record, const void *body)

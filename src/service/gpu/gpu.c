@@ -30,7 +30,7 @@ static void log_running(const struct gpu_agent *a)
 		 probe->device);
 }
 
-/* When to look whether there were jobs: the place of one that had none may be wanted. */
+/* The next look whether there were jobs: the place of a session without may be wanted. */
 static uint64_t idle_look(const struct gpu_agent *a)
 {
 	uint64_t timeout = gpu_agent_service(a)->idle_timeout;
@@ -38,7 +38,7 @@ static uint64_t idle_look(const struct gpu_agent *a)
 	return timeout ? time_after(gpu_agent_now(a), timeout / IDLE_LOOKS + 1) : TIME_NEVER;
 }
 
-/* What its new state needs, and how long that may take. */
+/* Begins what the new state needs, and says how long that may take. */
 static void gpu_agent_entered(struct gpu_agent *a)
 {
 	uint64_t now = gpu_agent_now(a);
@@ -78,15 +78,21 @@ void gpu_agent_handle(struct gpu_agent *a, enum gpu_session_event event)
 		gpu_agent_entered(a);
 }
 
-static void refuse(struct gpu_agent *a, enum gpu_place_answer why)
+/* Takes a place, waits for that of an idle session, or refuses. */
+static void gpu_agent_find_place(struct gpu_agent *a)
 {
 	const struct gpu_service *gpu = gpu_agent_service(a);
+	enum gpu_place_answer answer = gpu_agent_take_place(a);
 
-	if (why == GPU_PLACE_FULL)
+	if (answer == GPU_PLACE_TAKEN)
+		gpu_agent_handle(a, GPU_EVENT_PLACED);
+	else if (a->evicts && gpu_agent_now(a) < a->patience)
+		a->deadline = gpu_agent_now(a) + PLACE_LOOK;
+	else if (answer == GPU_PLACE_FULL)
 		gpu_agent_fail(a, -EAGAIN,
 			       "the server has all the gpu sessions it allows, %u; see gpu.sessions in its rdmad.conf",
 			       gpu->sessions_max);
-	else if (why == GPU_PLACE_CLIENT)
+	else if (answer == GPU_PLACE_CLIENT)
 		gpu_agent_fail(a, -EAGAIN,
 			       "this client has all the gpu sessions that it may have, %llu; see gpu= in the server's "
 			       "file of clients",
@@ -94,25 +100,12 @@ static void refuse(struct gpu_agent *a, enum gpu_place_answer why)
 	else
 		gpu_agent_fail(a, -EAGAIN,
 			       "this client has all the gpu sessions that the server allows one address, network of "
-			       "IPv6 (/64) "
-			       "or user, %u; see gpu.sessions_per_source in its rdmad.conf",
+			       "IPv6 (/64) or user, %u; see gpu.sessions_per_source in its rdmad.conf",
 			       gpu->per_source);
 }
 
-static void find_place(struct gpu_agent *a)
-{
-	enum gpu_place_answer answer = gpu_agent_take_place(a);
-
-	if (answer == GPU_PLACE_TAKEN)
-		gpu_agent_handle(a, GPU_EVENT_PLACED);
-	else if (a->evicts && gpu_agent_now(a) < a->patience)
-		a->deadline = gpu_agent_now(a) + PLACE_LOOK;
-	else
-		refuse(a, answer);
-}
-
 /* Whether there were no jobs since the last look; if there were, its place knows. */
-static bool is_idle(struct gpu_agent *a)
+static bool gpu_agent_is_idle(struct gpu_agent *a)
 {
 	uint64_t jobs = gpu_ring_submitted(a->ring);
 
@@ -127,7 +120,7 @@ void gpu_agent_leave_place(struct gpu_agent *a)
 {
 	char time[32];
 
-	if (a->state == GPU_RUNNING && gpu_agent_is_to_leave(a) && is_idle(a))
+	if (a->state == GPU_RUNNING && gpu_agent_is_to_leave(a) && gpu_agent_is_idle(a))
 		gpu_agent_fail(a, -ETIME,
 			       "it had no job for %s and another client wanted its place; see gpu.idle_timeout in the "
 			       "server's rdmad.conf",
@@ -141,10 +134,10 @@ void gpu_agent_expired(struct gpu_agent *a)
 		gpu_agent_fail(a, -EBADMSG, "no session was opened in time");
 		break;
 	case GPU_PLACING:
-		find_place(a);
+		gpu_agent_find_place(a);
 		break;
 	case GPU_RUNNING:
-		is_idle(a);
+		gpu_agent_is_idle(a);
 		a->deadline = idle_look(a);
 		break;
 	case GPU_FINISHING:
@@ -161,15 +154,13 @@ void gpu_agent_expired(struct gpu_agent *a)
 void gpu_agent_failed(struct gpu_agent *a, int error)
 {
 	enum gpu_service_count what = error == -EAGAIN ? GPU_SERVICE_REFUSED : GPU_SERVICE_ERRORS;
-	struct conn_info info;
 
 	must(gpu_agent_is_mine(a));
 	a->error = error;
 	gpu_agent_entered(a);
 	if (error != -ESHUTDOWN) {
 		gpu_agent_count(a, error == -ETIME ? GPU_SERVICE_EVICTED : what, 1);
-		conn_get_info(a->conn, &info);
-		log_warn("gpu", "%s (%s): %s", info.peer, info.transport, a->reason);
+		service_warn("gpu", a->conn, a->reason);
 	}
 	gpu_agent_say_ended(a);
 }
@@ -300,7 +291,7 @@ static int gpu_agent_record(struct conn *conn, const struct wire_record *request
  * Errands
  */
 
-/* What was made is this thread's now, also when the client has gone meanwhile or the service is about to end. */
+/* Takes over what the errand made, also when the client has gone meanwhile or the service is about to end. */
 void gpu_agent_errand_ended(struct gpu_agent *a)
 {
 	must(gpu_agent_is_mine(a));
@@ -396,12 +387,10 @@ static void gpu_agent_established(struct conn *conn)
 static void gpu_agent_closed(struct conn *conn, int error, const char *reason)
 {
 	struct gpu_agent *a = conn_context(conn);
-	struct conn_info info;
 
 	if (error && !a->error) {
 		gpu_agent_count(a, GPU_SERVICE_ERRORS, 1);
-		conn_get_info(conn, &info);
-		log_warn("gpu", "%s (%s): %s", info.peer, info.transport, reason);
+		service_warn("gpu", conn, reason);
 	}
 	gpu_agent_count(a, GPU_SERVICE_QUEUE_JOBS, gpu_agent_queue_jobs(a));
 	a->conn = NULL;
@@ -413,7 +402,7 @@ static void gpu_agent_closed(struct conn *conn, int error, const char *reason)
 	gpu_agent_bury(a);
 }
 
-/* What was begun is finished first. */
+/* Jobs that were begun are finished first. */
 static void gpu_agent_drain(struct conn *conn)
 {
 	struct gpu_agent *a = conn_context(conn);

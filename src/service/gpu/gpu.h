@@ -49,9 +49,8 @@ struct gpu_service_helper {
 
 /* What the workers share. */
 struct gpu_service {
-	struct gpu_process_attr
-		attr; /* but the device: each session's process takes the next of these, if any are named */
-	char *const *device;
+	struct gpu_process_attr attr; /* but the device: */
+	char *const *device;          /* each session's process takes the next of these, if any are named */
 	unsigned devices;
 	_Atomic unsigned turn;
 	struct gpu_probe probe;                     /* what the processes will use */

@@ -20,7 +20,7 @@ static struct gpu_agent *next_errand(struct gpu_service_helper *h)
 	return a;
 }
 
-/* Within the lock: the thread that takes the errand out may end right then. */
+/* Wakes within the lock: the thread that takes the errand out may end right then. */
 static void bring_back(struct gpu_agent *a)
 {
 	struct gpu_service_thread *t = a->thread;
@@ -31,7 +31,7 @@ static void bring_back(struct gpu_agent *a)
 	pthread_mutex_unlock(&t->lock);
 }
 
-static void *help(void *argument)
+static void *helper_run(void *argument)
 {
 	struct gpu_service_helper *h = argument;
 	struct gpu_agent *a;
@@ -52,13 +52,12 @@ int gpu_helper_start(struct gpu_service_helper *h)
 	h->quit = false;
 	pthread_mutex_init(&h->lock, NULL);
 	pthread_cond_init(&h->more, NULL);
-	rc = thread_start(&h->thread, "gpu helper", help, h);
+	rc = thread_start(&h->thread, "gpu helper", helper_run, h);
 	if (rc == 0)
 		return 0;
-	log_error("gpu", "cannot start a thread: %s", strerror(-rc));
 	pthread_cond_destroy(&h->more);
 	pthread_mutex_destroy(&h->lock);
-	return rc;
+	return log_fail(rc, "gpu", "cannot start a thread: %s", strerror(-rc));
 }
 
 void gpu_helper_stop(struct gpu_service_helper *h)

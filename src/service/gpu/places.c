@@ -24,41 +24,22 @@ static enum gpu_place_answer places_count(struct gpu_service *gpu, const struct 
 	return met & QUOTA_SOURCE ? GPU_PLACE_SOURCE : GPU_PLACE_FULL;
 }
 
-/* There is one for each that is counted. */
-static struct gpu_service_place *find_free(const struct gpu_service *gpu)
-{
-	struct gpu_service_place *place = gpu->place;
-
-	while (place->thread)
-		place++;
-	must(place < gpu->place + gpu->sessions_max);
-	return place;
-}
-
-/* Of `source` alone unless that is NULL. */
-static struct gpu_service_place *longest_idle(const struct gpu_service *gpu, const struct fabric_source *source,
-					      uint64_t now)
+/* Asks the session that is idle for longest to leave, if there is one; of `source` alone unless that is NULL. */
+static bool places_evict(const struct gpu_service *gpu, const struct fabric_source *source, uint64_t now)
 {
 	struct gpu_service_place *found = NULL;
 
-	for (uint32_t i = 0; i < gpu->sessions_max; i++) {
+	for (uint32_t i = 0; i < gpu->sessions_max && gpu->idle_timeout; i++) {
 		struct gpu_service_place *place = &gpu->place[i];
 
 		if (place->thread && !place->leave && place->used < now && now - place->used >= gpu->idle_timeout &&
 		    (!source || fabric_source_same(&place->source, source)) && (!found || place->used < found->used))
 			found = place;
 	}
-	return found;
-}
-
-static bool evict(const struct gpu_service *gpu, const struct fabric_source *source, uint64_t now)
-{
-	struct gpu_service_place *place = gpu->idle_timeout ? longest_idle(gpu, source, now) : NULL;
-
-	if (!place)
+	if (!found)
 		return false;
-	place->leave = true;
-	gpu_service_thread_wake(place->thread); /* which does not end while it has the place */
+	found->leave = true;
+	gpu_service_thread_wake(found->thread); /* which does not end while it has the place */
 	return true;
 }
 
@@ -73,10 +54,11 @@ enum gpu_place_answer gpu_agent_take_place(struct gpu_agent *a)
 	pthread_mutex_lock(&gpu->lock);
 	answer = places_count(gpu, &place.source, conn_client(a->conn), &place.of_source, &place.of_client);
 	if (answer == GPU_PLACE_TAKEN) {
-		a->place = find_free(gpu);
+		for (a->place = gpu->place; a->place->thread; a->place++)
+			must(a->place + 1 < gpu->place + gpu->sessions_max); /* there is one for each that is counted */
 		*a->place = place;
 	} else if (!a->evicts && answer != GPU_PLACE_CLIENT) {
-		a->evicts = evict(gpu, answer == GPU_PLACE_SOURCE ? &place.source : NULL, gpu_agent_now(a));
+		a->evicts = places_evict(gpu, answer == GPU_PLACE_SOURCE ? &place.source : NULL, gpu_agent_now(a));
 	}
 	pthread_mutex_unlock(&gpu->lock);
 	return answer;

@@ -53,15 +53,6 @@ static bool id_taken(const struct gpu_agent *a, uint32_t id)
 	return job;
 }
 
-static void id_give(struct gpu_agent *a, const struct gpu_agent_job *job)
-{
-	struct gpu_agent_job **at = bucket_of(a, job->ring.id);
-
-	while (*at != job)
-		at = &(*at)->next;
-	*at = job->next;
-}
-
 static struct gpu_agent_job *job_of(const struct gpu_agent *a, const struct gpu_cell *cell)
 {
 	return &a->job[cell->queue * places(a) + cell->index % places(a)];
@@ -103,7 +94,7 @@ static bool check_job(struct gpu_agent *a, uint32_t id, const struct wire_gpu_jo
 	return a->state == GPU_RUNNING;
 }
 
-static void read_done(struct conn_transfer *wire, enum fabric_status status)
+static void input_read(struct conn_transfer *wire, enum fabric_status status)
 {
 	struct gpu_agent_job *job = container_of(wire, struct gpu_agent_job, wire);
 	struct gpu_agent *a = job->agent;
@@ -117,7 +108,7 @@ static int read_input(struct gpu_agent *a, struct gpu_agent_job *job)
 {
 	struct fabric_sge to = {job->to, job->ring.length, a->region[1] ? a->region[1] : a->region[0]};
 
-	job->wire.done = read_done;
+	job->wire.done = input_read;
 	return conn_read(a->conn, &job->wire, &to, job->input.addr, job->input.rkey);
 }
 
@@ -203,13 +194,16 @@ static void fill_chain(struct gpu_agent *a, struct conn_part *parts, unsigned co
 	}
 }
 
-/* Once its answer is posted, the client may use a job's id again as soon as it has it. */
-static struct gpu_agent_job *take_answered(struct gpu_agent *a)
+/* The client may use a job's id again as soon as it has the answer, which is posted. */
+static struct gpu_agent_job *job_forget_first(struct gpu_agent *a)
 {
 	struct gpu_agent_job *job = list_first(&a->answers, struct gpu_agent_job, node);
+	struct gpu_agent_job **at = bucket_of(a, job->ring.id);
 
 	list_del(&job->node);
-	id_give(a, job);
+	while (*at != job)
+		at = &(*at)->next;
+	*at = job->next;
 	job->next = NULL;
 	return job;
 }
@@ -233,7 +227,7 @@ static int post_answers(struct gpu_agent *a, unsigned count)
 	if (rc != 0)
 		return rc;
 	for (struct gpu_agent_job **end = &first; count > 0; count--, end = &job->next) {
-		job = *end = take_answered(a);
+		job = *end = job_forget_first(a);
 		if (!reply)
 			continue;
 		/* To a client that takes no immediates; room for all of a chain was made with the first. */
@@ -257,7 +251,7 @@ static unsigned count_answers(const struct gpu_agent *a)
 	return n;
 }
 
-/* As many at a time as find room. */
+/* Answers as many at a time as find room. */
 static void answer_jobs(struct gpu_agent *a)
 {
 	unsigned count = count_answers(a);
@@ -295,7 +289,7 @@ bool gpu_agent_rpc_answer_end(struct gpu_agent *a)
 	return a->answered;
 }
 
-/* What the process says is believed no more than what the client says. */
+/* Checks a result: the process is believed no more than the client. */
 static void take_result(struct gpu_agent *a, const struct gpu_done *done)
 {
 	struct gpu_agent_job *job = job_of(a, &done->cell);
@@ -316,19 +310,7 @@ static void take_result(struct gpu_agent *a, const struct gpu_done *done)
 	list_add_tail(&a->answers, &job->node);
 }
 
-static int take_results(struct gpu_agent *a)
-{
-	struct gpu_done done[RESULTS];
-	int n = gpu_port_poll(a->port, done, RESULTS);
-
-	if (unlikely(n < 0))
-		gpu_agent_fail(a, -EIO, "the worker wrote a result that is none");
-	for (int i = 0; i < n && a->state < GPU_ENDING; i++)
-		take_result(a, &done[i]);
-	return MAX(n, 0);
-}
-
-/* In order, until one finds no room. */
+/* Reads in order, until one finds no room. */
 static void read_inputs(struct gpu_agent *a)
 {
 	while (!list_empty(&a->reads)) {
@@ -342,13 +324,18 @@ static void read_inputs(struct gpu_agent *a)
 
 int gpu_agent_rpc_turn(struct gpu_agent *a)
 {
+	struct gpu_done done[RESULTS];
 	int n;
 
 	must(gpu_agent_is_mine(a));
 	must(a->port);
 	read_inputs(a);
 	gpu_port_kick(a->port);
-	n = take_results(a);
+	n = gpu_port_poll(a->port, done, RESULTS);
+	if (unlikely(n < 0))
+		gpu_agent_fail(a, -EIO, "the worker wrote a result that is none");
+	for (int i = 0; i < n && a->state < GPU_ENDING; i++)
+		take_result(a, &done[i]);
 	answer_jobs(a);
-	return n;
+	return MAX(n, 0);
 }

@@ -106,25 +106,12 @@ static void take_settings(struct gpu_service *gpu, const struct gpu_service_sett
 	};
 }
 
-static int not_offered(const struct gpu_service_settings *s, const char *why)
-{
-	const char *advice = "see gpu.backend, gpu.devices and gpu.program in rdmad.conf, or take gpu out of "
-			     "services";
-
-	if (s->backend == GPU_SERVICE_CUDA) {
-		log_error("gpu", "%s; %s", why, advice);
-		return -ENODEV;
-	}
-	log_warn("gpu", "the service is not offered: %s; %s (RD-5009)", why, advice);
-	return SERVICE_NOT_OFFERED;
-}
-
 static bool on_processors(const struct gpu_probe *probe)
 {
 	return strcmp(probe->backend, backends[GPU_SERVICE_CPU]) == 0;
 }
 
-/* What is known to run on processors alone is confined more. */
+/* A process that is known to run on processors alone is confined more. */
 static void take_found(struct gpu_service *gpu)
 {
 	const char *passed = gpu->probe.passed;
@@ -201,19 +188,27 @@ static int probe_devices(struct gpu_service *gpu)
 }
 
 /* Ask the program, because the daemon itself never touches an accelerator. 0, or as open(). */
-static int find_out(struct gpu_service *gpu, const void *values)
+static int find_out(struct gpu_service *gpu, const struct gpu_service_settings *s)
 {
+	const char *advice = "see gpu.backend, gpu.devices and gpu.program in rdmad.conf, or take gpu out of "
+			     "services";
 	char why[256];
 	int rc;
 
-	take_settings(gpu, values);
+	take_settings(gpu, s);
 	log_hush_begin();
 	rc = probe_devices(gpu);
 	snprintf(why, sizeof(why), "%s", log_hush_end());
-	if (rc != 0)
-		return not_offered(values, *why ? why : strerror(-rc));
-	take_found(gpu);
-	return 0;
+	if (rc == 0) {
+		take_found(gpu);
+		return 0;
+	}
+	if (!*why)
+		snprintf(why, sizeof(why), "%s", strerror(-rc));
+	if (s->backend == GPU_SERVICE_CUDA)
+		return log_fail(-ENODEV, "gpu", "%s; %s", why, advice);
+	log_warn("gpu", "the service is not offered: %s; %s (RD-5009)", why, advice);
+	return SERVICE_NOT_OFFERED;
 }
 
 int gpu_service_check(const void *values)

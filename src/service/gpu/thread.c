@@ -42,8 +42,7 @@ int gpu_service_thread_init(struct service_part *part)
 		pthread_mutex_init(&t->lock, NULL);
 		return 0;
 	}
-	rc = -errno;
-	log_error("gpu", "cannot make a descriptor to wait on: %m");
+	rc = log_fail(-errno, "gpu", "cannot make a descriptor to wait on: %m");
 	if (t->event >= 0)
 		close(t->event);
 	if (t->fd >= 0)
@@ -130,7 +129,7 @@ static void gpu_service_thread_look(struct gpu_service_thread *t, uint64_t now)
 		gpu_agent_leave_place(a);
 }
 
-static int fault(const struct gpu_agent *a)
+static int ring_fault(const struct gpu_agent *a)
 {
 	switch ((enum wire_ring_error)wire_ring_header(a->ring)->error) {
 	case WIRE_RING_JUMPED:
@@ -142,7 +141,7 @@ static int fault(const struct gpu_agent *a)
 	}
 }
 
-/* What the process says, and its end. */
+/* Hears what the process says, and its end. */
 static void gpu_agent_hear(struct gpu_agent *a, uint64_t now)
 {
 	enum gpu_session_state before = a->state;
@@ -153,7 +152,7 @@ static void gpu_agent_hear(struct gpu_agent *a, uint64_t now)
 	if (gpu_session_progress(a->session, now) != GPU_ENDING || before == GPU_ENDING)
 		return;
 	snprintf(a->reason, sizeof(a->reason), "%s", gpu_session_reason(a->session));
-	gpu_agent_failed(a, fault(a));
+	gpu_agent_failed(a, ring_fault(a));
 }
 
 static int gpu_agent_serve(struct gpu_agent *a)
@@ -181,20 +180,9 @@ static int gpu_agent_serve(struct gpu_agent *a)
 	return n;
 }
 
-/* In queue mode jobs are not told of: whether there are some is looked at, so that the worker yields to their
- * process. */
-static void gpu_agent_count_busy(struct gpu_agent *a)
-{
-	bool occupied = a->conn && gpu_agent_has_session(a) && gpu_agent_busy(a);
-
-	if (likely(occupied == a->occupied))
-		return;
-	a->occupied = occupied;
-	a->thread->part.thread->busy += occupied ? 1 : -1;
-}
-
 static int gpu_agent_turn(struct gpu_agent *a, uint64_t now)
 {
+	bool occupied;
 	int n;
 
 	if (gpu_agent_has_session(a))
@@ -202,8 +190,13 @@ static int gpu_agent_turn(struct gpu_agent *a, uint64_t now)
 	if (unlikely(now >= a->deadline))
 		gpu_agent_expired(a);
 	n = gpu_agent_serve(a);
-	if (a->mode == WIRE_GPU_QUEUE)
-		gpu_agent_count_busy(a);
+	if (a->mode == WIRE_GPU_QUEUE) {
+		/* Jobs are not told of: whether there are some is looked at, so that the worker yields to their
+		 * process. */
+		occupied = a->conn && gpu_agent_has_session(a) && gpu_agent_busy(a);
+		a->thread->part.thread->busy += (int)occupied - (int)a->occupied;
+		a->occupied = occupied;
+	}
 	if (likely(a->conn))
 		conn_flush(a->conn);
 	else if (a->state >= GPU_CLOSED)

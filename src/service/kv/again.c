@@ -32,7 +32,7 @@ struct kv_again {
 };
 
 /* The pin is another's now, or was given back. */
-static void kept_no_more(struct kv_agent *agent, struct kv_again *a, enum again_state state)
+static void again_unpinned(struct kv_agent *agent, struct kv_again *a, enum again_state state)
 {
 	struct kv_thread *thread = agent->thread;
 
@@ -49,16 +49,16 @@ static void kept_no_more(struct kv_agent *agent, struct kv_again *a, enum again_
 	service_part_leave(&thread->part);
 }
 
-static void lose(struct kv_agent *agent, struct kv_again *a)
+static void again_lose(struct kv_agent *agent, struct kv_again *a)
 {
 	store_unpin(agent->thread->store, &a->ref);
-	kept_no_more(agent, a, AGAIN_LOST);
+	again_unpinned(agent, a, AGAIN_LOST);
 }
 
-static void forget(struct kv_agent *agent, struct kv_again *a)
+static void again_forget(struct kv_agent *agent, struct kv_again *a)
 {
 	if (a->state == AGAIN_KEPT)
-		lose(agent, a);
+		again_lose(agent, a);
 	list_del(&a->node);
 	list_add_tail(&agent->thread->free_agains, &a->node);
 	agent->agains--;
@@ -66,7 +66,7 @@ static void forget(struct kv_agent *agent, struct kv_again *a)
 		agent->beside &= ~(unsigned)KV_BESIDE_AGAIN;
 }
 
-static struct kv_again *find(const struct kv_agent *agent, uint32_t id)
+static struct kv_again *again_find(const struct kv_agent *agent, uint32_t id)
 {
 	list_for_each (pos, &agent->again)
 		if (container_of(pos, struct kv_again, node)->id == id)
@@ -78,10 +78,10 @@ void kv_again_expect(struct kv_agent *agent, const struct wire_record *request, 
 {
 	struct kv_again *a;
 
-	if (find(agent, request->id))
+	if (again_find(agent, request->id))
 		return; /* it grew meanwhile */
 	if (agent->agains == AGAIN_MAX)
-		forget(agent, list_first(&agent->again, struct kv_again, node));
+		again_forget(agent, list_first(&agent->again, struct kv_again, node));
 	if (list_empty(&agent->thread->free_agains)) { /* where ended ones are kept for the next */
 		a = malloc(sizeof(*a));
 	} else {
@@ -98,7 +98,7 @@ void kv_again_expect(struct kv_agent *agent, const struct wire_record *request, 
 }
 
 /* Whether a value may be kept; then it counts. */
-static bool take(struct kv_agent *agent, uint64_t bytes)
+static bool again_may_keep(struct kv_agent *agent, uint64_t bytes)
 {
 	struct kv_hold *hold = kv_hold_of(agent);
 	uint64_t all;
@@ -113,7 +113,7 @@ static bool take(struct kv_agent *agent, uint64_t bytes)
 	return true;
 }
 
-static void keep(struct kv_agent *agent, struct kv_again *a, const void *key, size_t key_len)
+static void again_keep(struct kv_agent *agent, struct kv_again *a, const void *key, size_t key_len)
 {
 	struct kv_thread *thread = agent->thread;
 
@@ -121,7 +121,7 @@ static void keep(struct kv_agent *agent, struct kv_again *a, const void *key, si
 		a->state = AGAIN_REMOVED;
 		return;
 	}
-	if (!take(agent, a->ref.len)) {
+	if (!again_may_keep(agent, a->ref.len)) {
 		store_unpin(thread->store, &a->ref);
 		a->state = AGAIN_LOST;
 		return;
@@ -145,13 +145,13 @@ void kv_again_before_write(struct kv_agent *agent, const void *key, size_t key_l
 		struct kv_again *a = container_of(pos, struct kv_again, node);
 
 		if (a->key_hash == hash && a->state == AGAIN_UNCHANGED)
-			keep(agent, a, key, key_len);
+			again_keep(agent, a, key, key_len);
 	}
 }
 
 struct kv_again *kv_again_find(const struct kv_agent *agent, const struct wire_record *request)
 {
-	return request->flags & WIRE_AGAIN ? find(agent, request->id) : NULL;
+	return request->flags & WIRE_AGAIN ? again_find(agent, request->id) : NULL;
 }
 
 int kv_again_get(struct kv_agent *agent, struct kv_again *a, const void *key, size_t key_len, struct store_ref *ref)
@@ -175,17 +175,17 @@ void kv_again_end(struct kv_agent *agent, struct kv_again *a, bool taken)
 	if (!a)
 		return;
 	if (taken && a->state == AGAIN_KEPT)
-		kept_no_more(agent, a, AGAIN_LOST);
-	forget(agent, a);
+		again_unpinned(agent, a, AGAIN_LOST);
+	again_forget(agent, a);
 }
 
 void kv_again_given_up(struct kv_agent *agent, uint32_t id)
 {
-	kv_again_end(agent, find(agent, id), false);
+	kv_again_end(agent, again_find(agent, id), false);
 }
 
 /* Its values whose time is over. When the next one's is. */
-static uint64_t agent_turn(struct kv_agent *agent, uint64_t now)
+static uint64_t again_agent_turn(struct kv_agent *agent, uint64_t now)
 {
 	uint64_t next = TIME_NEVER;
 
@@ -193,7 +193,7 @@ static uint64_t agent_turn(struct kv_agent *agent, uint64_t now)
 		struct kv_again *a = container_of(pos, struct kv_again, node);
 
 		if (a->state == AGAIN_KEPT && now - a->since >= KEEP_TIME)
-			lose(agent, a);
+			again_lose(agent, a);
 		else if (a->state == AGAIN_KEPT)
 			next = MIN(next, a->since + KEEP_TIME);
 	}
@@ -209,7 +209,7 @@ void kv_again_turn(struct kv_thread *thread)
 	if (now < thread->keeping_until)
 		return;
 	list_for_each_safe (pos, next, &thread->keeping) {
-		uint64_t of_agent = agent_turn(container_of(pos, struct kv_agent, keeping), now);
+		uint64_t of_agent = again_agent_turn(container_of(pos, struct kv_agent, keeping), now);
 
 		until = MIN(until, of_agent);
 	}
@@ -219,7 +219,7 @@ void kv_again_turn(struct kv_thread *thread)
 void kv_again_close(struct kv_agent *agent)
 {
 	while (!list_empty(&agent->again))
-		forget(agent, list_first(&agent->again, struct kv_again, node));
+		again_forget(agent, list_first(&agent->again, struct kv_again, node));
 }
 
 void kv_again_clear(struct kv_thread *thread)

@@ -63,7 +63,7 @@ static struct wal_record record_of(const struct kv_clocks *clocks, const struct 
 }
 
 /* Items for one group, which is no small one, as each is a write to the disk. *bytes: of their keys and values. */
-static unsigned walk(struct kv_log *log, uint64_t *cursor, struct store_walked *walked, uint64_t *bytes)
+static unsigned checkpoint_walk(struct kv_log *log, uint64_t *cursor, struct store_walked *walked, uint64_t *bytes)
 {
 	unsigned n = 0, got;
 
@@ -82,7 +82,7 @@ static int write_step(struct kv_log *log, uint64_t *cursor, struct checkpoint *c
 	struct store_walked walked[KV_GROUP];
 	struct wal_record record[KV_GROUP];
 	uint64_t bytes, began;
-	unsigned n = walk(log, cursor, walked, &bytes);
+	unsigned n = checkpoint_walk(log, cursor, walked, &bytes);
 	int rc = 0;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -100,7 +100,7 @@ static int write_step(struct kv_log *log, uint64_t *cursor, struct checkpoint *c
 	return rc;
 }
 
-static int write_all(struct kv_log *log, struct checkpoint *c)
+static int checkpoint_write_all(struct kv_log *log, struct checkpoint *c)
 {
 	uint64_t cursor = 0;
 	int rc;
@@ -113,26 +113,21 @@ static int write_all(struct kv_log *log, struct checkpoint *c)
 	return rc;
 }
 
-/* Where nothing goes to the log, a record that changes nothing says how far the numbers went. */
-static int mark(struct kv_log *log, uint64_t *highest)
-{
-	struct wal_record record = {.type = WAL_EXPIRE, .expires = WAL_NEVER, .key = "", .key_len = 1};
-	int rc;
-
-	if (kv_log_keeps(log))
-		return 0;
-	record.lsn = log->written = *highest = MAX(*highest, log->written) + 1;
-	rc = wal_write(log->wal, &record, 1);
-	return rc == 0 ? wal_sync(log->wal) : rc;
-}
-
 /* It waits for the newest that the walk may have seen. On a full disk that may never come, and the next checkpoint,
  * which needs nothing of the log as no change comes any more, makes room for it. */
-static int end(struct kv_log *log, uint64_t highest)
+static int checkpoint_end(struct kv_log *log, uint64_t highest)
 {
-	int rc = mark(log, &highest);
-	uint64_t seen = MAX(highest, store_lsn(log->store)), began = time_now();
+	struct wal_record record = {.type = WAL_EXPIRE, .expires = WAL_NEVER, .key = "", .key_len = 1};
+	uint64_t seen, began = time_now();
+	int rc = 0;
 
+	if (!kv_log_keeps(log)) { /* a record that changes nothing says how far the numbers went */
+		record.lsn = log->written = highest = MAX(highest, log->written) + 1;
+		rc = wal_write(log->wal, &record, 1);
+		if (rc == 0)
+			rc = wal_sync(log->wal);
+	}
+	seen = MAX(highest, store_lsn(log->store));
 	while (rc == 0 && (rc = wal_checkpoint_end(log->wal, seen)) == -EAGAIN) {
 		if (stopped(log) || kv_log_failed(log))
 			return -ECANCELED;
@@ -145,17 +140,17 @@ static int end(struct kv_log *log, uint64_t highest)
 	return rc;
 }
 
-/* With all that there is, or nothing. */
-static int make(struct kv_log *log, bool all, struct checkpoint *c)
+/* Makes one with all that there is, or with nothing. */
+static int checkpoint_make(struct kv_log *log, bool all, struct checkpoint *c)
 {
 	int rc = wal_checkpoint_begin(log->wal, store_walk_begin(log->store));
 
 	if (rc != 0)
 		return rc;
 	if (all)
-		rc = write_all(log, c);
+		rc = checkpoint_write_all(log, c);
 	if (rc == 0)
-		rc = end(log, c->highest);
+		rc = checkpoint_end(log, c->highest);
 	if (rc != 0)
 		wal_checkpoint_abandon(log->wal);
 	return rc;
@@ -170,7 +165,7 @@ int kv_checkpoint_make(struct kv_log *log)
 
 	log->checkpoint_done = 0;
 	log->checkpoint_began = began;
-	rc = make(log, true, &c);
+	rc = checkpoint_make(log, true, &c);
 	log->checkpoint_began = 0;
 	if (rc == 0)
 		log_info("kv", "log: a checkpoint of %s in %.1f s", units_human_size((double)c.bytes, size),
@@ -186,31 +181,27 @@ int kv_checkpoint_forget(struct kv_log *log)
 {
 	struct checkpoint c = {0};
 
-	return make(log, false, &c);
+	return checkpoint_make(log, false, &c);
 }
 
-/* The log is so long that it is worth one. */
-static bool kv_checkpoint_is_due(const struct kv_log *log)
+/* The log is so long that it is worth one. One that found no room is tried again: what it needs may have become less,
+ * and no other asks while the disk is full. */
+static bool checkpoint_is_wanted(const struct kv_log *log, int last, uint64_t next)
 {
 	struct store_stats stats;
 	struct wal_info info;
 
+	if (log->checkpoint_asked)
+		return true;
+	if (last != 0 && time_now() < next)
+		return false;
+	if (last == -ENOSPC)
+		return true;
 	wal_get_info(log->wal, &info);
 	if (info.log_bytes <= LOG_LEAST)
 		return false;
 	store_get_stats(log->store, &stats);
 	return info.log_bytes > stats.bytes_asked;
-}
-
-/* One that found no room is tried again: what it needs may have become less, and no other asks while the
- * disk is full. */
-static bool checkpoint_is_wanted(const struct kv_log *log, int last, uint64_t next)
-{
-	if (log->checkpoint_asked)
-		return true;
-	if (last != 0 && time_now() < next)
-		return false;
-	return last == -ENOSPC || kv_checkpoint_is_due(log);
 }
 
 void *kv_checkpoint_run(void *arg)

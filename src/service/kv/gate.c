@@ -55,37 +55,23 @@ bool kv_gate_waits(struct kv_agent *agent, uint64_t tells)
 	return tells > durable;
 }
 
-uint64_t kv_gate_removed(const struct kv_agent *agent, const void *key, size_t key_len)
-{
-	return store_removed(agent->thread->store, key, key_len);
-}
-
 /* When the log has failed, walks and figures go on: writes do not, so that there is nothing to wait for any more. */
 uint64_t kv_gate_all(const struct kv_agent *agent)
 {
 	return kv_log_failed(log_of(agent->thread)) ? 0 : store_lsn(agent->thread->store);
 }
 
-static int refuse(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, int error)
-{
-	struct wire_record *reply = conn_reserve(conn, 0, NULL);
-	struct wire_record plain = *request;
-
-	if (!reply)
-		return -EAGAIN;
-	plain.flags &= (uint8_t)~WIRE_DURABLE; /* nothing was done that could be on disk */
-	kv_answer(conn, agent, &plain, reply, wire_status_of(error), 0, 0);
-	return 0;
-}
-
 int kv_gate_admit(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, bool writes)
 {
 	int error = writes ? kv_gate_refused(agent->thread) : 0;
+	struct wire_record plain = *request;
 
 	if (request->flags & WIRE_DURABLE && !kv_log_keeps(log_of(agent->thread)))
 		error = -EOPNOTSUPP;
-	if (error != 0)
-		return refuse(conn, agent, request, error);
+	if (error != 0) {
+		plain.flags &= (uint8_t)~WIRE_DURABLE; /* nothing was done that could be on disk */
+		return kv_answer_status(conn, agent, &plain, wire_status_of(error), 0, 0);
+	}
 	if (!(agent->beside & KV_BESIDE_GATE))
 		return 1;
 	conn_wait_writable(conn);
@@ -111,8 +97,16 @@ static struct kv_chunk *chunk_take(struct kv_thread *thread)
 	return chunk;
 }
 
-static void chunk_give(struct kv_thread *thread, struct kv_chunk *chunk)
+/* The first goes, as all in it has left. */
+static void chunk_drop(struct kv_agent *agent)
 {
+	struct kv_thread *thread = agent->thread;
+	struct kv_chunk *chunk = agent->first;
+
+	agent->first = chunk->next;
+	if (!agent->first)
+		agent->last = NULL;
+	agent->chunks--;
 	if (thread->spare_chunks == SPARES_MAX) {
 		free(chunk);
 		return;
@@ -122,30 +116,14 @@ static void chunk_give(struct kv_thread *thread, struct kv_chunk *chunk)
 	thread->spare_chunks++;
 }
 
-/* The first goes, as all in it has left. */
-static void chunk_drop(struct kv_agent *agent)
-{
-	struct kv_chunk *chunk = agent->first;
-
-	agent->first = chunk->next;
-	if (!agent->first)
-		agent->last = NULL;
-	agent->chunks--;
-	chunk_give(agent->thread, chunk);
-}
-
 /* Whether any answer finds room. */
-static bool has_room(const struct kv_agent *agent)
-{
-	bool fits = agent->last && CHUNK_ROOM - agent->last->end >= WAITING_SIZE(KV_GATE_BODY);
-
-	return (fits || agent->chunks < CHUNKS_MAX) && agent->reads < READS_MAX;
-}
-
 static void look_at_room(struct kv_agent *agent)
 {
+	bool fits = agent->last && CHUNK_ROOM - agent->last->end >= WAITING_SIZE(KV_GATE_BODY);
+	bool room = (fits || agent->chunks < CHUNKS_MAX) && agent->reads < READS_MAX;
+
 	agent->beside &= ~(unsigned)KV_BESIDE_GATE;
-	agent->beside |= has_room(agent) ? 0 : KV_BESIDE_GATE;
+	agent->beside |= room ? 0 : KV_BESIDE_GATE;
 }
 
 /*
@@ -166,7 +144,7 @@ static bool none_waits(const struct kv_thread *thread)
 	return list_empty(&thread->waiting) && list_empty(&thread->waiters);
 }
 
-/* Before the first begins to. */
+/* Called before the first begins to wait. */
 static void thread_waits(struct kv_thread *thread)
 {
 	if (!none_waits(thread))
@@ -175,7 +153,7 @@ static void thread_waits(struct kv_thread *thread)
 	thread->part.thread->busy++; /* the log's thread works for it */
 }
 
-/* Behind the last. */
+/* Called behind the last one. */
 static void thread_waits_no_more(struct kv_thread *thread)
 {
 	if (!none_waits(thread))
@@ -282,18 +260,7 @@ void kv_gate_wait_ring(struct kv_agent *agent)
  * Leaving.
  */
 
-/* What was done and will never be on disk is no success. */
-static void waiting_leave(struct conn *conn, struct wire_record *to, const struct waiting *w, bool failed)
-{
-	*to = w->record;
-	if (failed)
-		to->status = WIRE_READ_ONLY;
-	else
-		memcpy(to + 1, w + 1, w->record.length);
-	conn_commit(conn, to, failed ? 0 : w->record.length);
-}
-
-/* As many answers as may leave and find room. */
+/* Sends as many answers as may leave and find room. A write that will never be on disk is no success. */
 static unsigned answers_leave(struct conn *conn, struct kv_agent *agent, uint64_t durable, bool failed)
 {
 	unsigned n = 0;
@@ -302,13 +269,20 @@ static unsigned answers_leave(struct conn *conn, struct kv_agent *agent, uint64_
 		struct kv_chunk *chunk = agent->first;
 		const struct waiting *w = (void *)(chunk->bytes + chunk->begin);
 		struct wire_record *record;
+		bool lost;
 
 		if (w->tells > durable && !failed)
 			break;
 		record = conn_reserve(conn, w->record.length, NULL);
 		if (!record)
 			break;
-		waiting_leave(conn, record, w, w->tells > durable);
+		lost = w->tells > durable;
+		*record = w->record;
+		if (lost)
+			record->status = WIRE_READ_ONLY;
+		else
+			memcpy(record + 1, w + 1, w->record.length);
+		conn_commit(conn, record, lost ? 0 : w->record.length);
 		chunk->begin += WAITING_SIZE(w->record.length);
 		if (chunk->begin == chunk->end)
 			chunk_drop(agent);
@@ -416,12 +390,8 @@ int kv_gate_init(struct kv_thread *thread)
 	if (!kv_log_keeps(log))
 		return 0;
 	thread->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (thread->event < 0) {
-		int rc = -errno;
-
-		log_error("kv", "cannot make an event for the log: %m");
-		return rc;
-	}
+	if (thread->event < 0)
+		return log_fail(-errno, "kv", "cannot make an event for the log: %m");
 	if (kv_log_gates(log))
 		thread->committed = kv_log_durable(log);
 	kv_log_join(log, thread);
@@ -456,7 +426,7 @@ int kv_thread_fd(const struct service_part *part)
 	return container_of(part, const struct kv_thread, part)->event;
 }
 
-/* It has woken: what there is to do, its turn finds. */
+/* Takes the wake-up: the part's turn finds what there is to do. */
 void kv_thread_readable(struct service_part *part)
 {
 	uint64_t count;

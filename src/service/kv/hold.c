@@ -23,29 +23,10 @@ static uint64_t read_number(const _Atomic uint64_t *number)
 	return atomic_load_explicit(number, memory_order_relaxed);
 }
 
-/* As many transfers have ended as there were when the agent began to wait. */
+/* True when as many transfers have ended as there were when the agent began to wait. */
 static bool waited_enough(const struct kv_agent *agent)
 {
 	return agent->beside & KV_BESIDE_WAIT && read_number(&kv_hold_of(agent)->ended) >= agent->waits_for;
-}
-
-/* The one that goes beyond the limit: a transfer that has waited, or whose value is longer than that where no other
- * holds anything. */
-static bool goes_beyond(struct kv_agent *agent, bool alone)
-{
-	const struct kv_agent *none = NULL;
-
-	return !agent->held && (alone || waited_enough(agent)) &&
-	       atomic_compare_exchange_strong(&kv_hold_of(agent)->beyond, &none, agent);
-}
-
-/* What an agent had was given back. */
-static void returned(struct kv_agent *agent)
-{
-	const struct kv_agent *me = agent;
-
-	if (!agent->held)
-		atomic_compare_exchange_strong(&kv_hold_of(agent)->beyond, &me, NULL);
 }
 
 bool kv_hold_would_wait(const struct kv_agent *agent, uint64_t bytes)
@@ -62,12 +43,16 @@ bool kv_hold_would_wait(const struct kv_agent *agent, uint64_t bytes)
 bool kv_hold_take(struct kv_agent *agent, uint64_t bytes)
 {
 	struct kv_hold *hold = kv_hold_of(agent);
+	const struct kv_agent *none = NULL;
 	uint64_t others;
 
 	if (agent->held && agent->held + bytes > hold->share)
 		return false;
 	others = atomic_fetch_add_explicit(&hold->bytes, bytes, memory_order_relaxed);
-	if (others + bytes > hold->limit && !goes_beyond(agent, others == 0)) {
+	/* One goes beyond the limit: a transfer that has waited, or whose value is longer than that where no other
+	 * holds anything. */
+	if (others + bytes > hold->limit && (agent->held || (others && !waited_enough(agent)) ||
+					     !atomic_compare_exchange_strong(&hold->beyond, &none, agent))) {
 		atomic_fetch_sub_explicit(&hold->bytes, bytes, memory_order_relaxed);
 		return false;
 	}
@@ -76,26 +61,28 @@ bool kv_hold_take(struct kv_agent *agent, uint64_t bytes)
 	return true;
 }
 
-void kv_hold_give(struct kv_agent *agent, uint64_t bytes)
+static void hold_return(struct kv_agent *agent, uint64_t bytes)
 {
 	struct kv_hold *hold = kv_hold_of(agent);
+	const struct kv_agent *me = agent;
 
 	must(agent->held >= bytes);
 	agent->held -= bytes;
 	atomic_fetch_sub_explicit(&hold->bytes, bytes, memory_order_relaxed);
-	atomic_fetch_add_explicit(&hold->ended, 1, memory_order_relaxed);
-	returned(agent);
+	if (!agent->held)
+		atomic_compare_exchange_strong(&hold->beyond, &me, NULL);
+}
+
+void kv_hold_give(struct kv_agent *agent, uint64_t bytes)
+{
+	hold_return(agent, bytes);
+	atomic_fetch_add_explicit(&kv_hold_of(agent)->ended, 1, memory_order_relaxed);
 }
 
 void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes)
 {
-	struct kv_hold *hold = kv_hold_of(agent);
-
-	must(agent->held >= bytes);
-	agent->held -= bytes;
-	atomic_fetch_sub_explicit(&hold->bytes, bytes, memory_order_relaxed);
-	atomic_fetch_sub_explicit(&hold->begun, 1, memory_order_relaxed);
-	returned(agent);
+	hold_return(agent, bytes);
+	atomic_fetch_sub_explicit(&kv_hold_of(agent)->begun, 1, memory_order_relaxed);
 }
 
 /* Again in a millisecond: no event says when it is time. */
@@ -136,13 +123,14 @@ bool kv_hold_room(struct conn *conn, struct kv_agent *agent, int rc)
 	if (rc == -EAGAIN && store_changes_full(agent->thread->store)) {
 		kv_gate_wait_ring(agent); /* steps make no room before the log has got on */
 		kv_hold_retry(conn, agent->thread);
-	} else if (rc == -EAGAIN)
+	} else if (rc == -EAGAIN) {
 		conn_yield(conn);
-	else if (may_come_back(agent)) {
+	} else if (may_come_back(agent)) {
 		store_refuse_later(agent->thread->store);
 		kv_hold_wait(conn, agent);
-	} else
+	} else {
 		return false;
+	}
 	return true;
 }
 

@@ -44,11 +44,9 @@ static enum wire_reason kv_admit(struct service_part *part, const struct service
 
 static int kv_thread_init(struct service_part *part)
 {
-	const struct kv_shared *shared = part->shared;
-
 	struct kv_thread *thread = container_of(part, struct kv_thread, part);
 
-	thread->store = shared->store;
+	thread->store = ((const struct kv_shared *)part->shared)->store;
 	list_init(&thread->free_agains);
 	list_init(&thread->keeping);
 	thread->keeping_until = TIME_NEVER;
@@ -87,7 +85,7 @@ static void *kv_agent_new(struct service_part *part, const struct service_way *w
  * The operations.
  */
 
-/* What a row counts its requests as, and the counter's name. */
+/* Counters of a row's requests, and their names. */
 /* clang-format off */
 #define COUNTS(X) \
 	X(GETS, "kv_gets") \
@@ -153,32 +151,35 @@ static const struct operation {
 	bool key_arg;      /* the argument is its length; else it goes to the body's end */
 	bool writes;
 } operations[] = {
-	[WIRE_OP_GET] = {kv_serve_get, BODY(1, KEY), VARIABLE, COUNT_GETS, 0, false},
-	[WIRE_OP_SET] = {kv_serve_set, BODY(1, ANY), VARIABLE, COUNT_SETS, 0, true, true},
-	[WIRE_OP_DELETE] = {kv_serve_delete, BODY(1, KEY), 0, COUNT_DELETES, 0, false, true},
-	[WIRE_OP_EXISTS] = {kv_serve_exists, BODY(1, KEY), 0, COUNT_EXISTS, 0, false},
-	[WIRE_OP_GET_INTO] = {kv_serve_fetch, BODY(REMOTE + 1, REMOTE + KEY), VARIABLE, COUNT_GETS, REMOTE, false},
-	[WIRE_OP_SET_FROM] = {kv_serve_set_from, BODY(REMOTE + 1, REMOTE + KEY), VARIABLE, COUNT_SETS, REMOTE, false,
-			      true},
-	[WIRE_OP_PUT] = {kv_serve_put, BODY(PUT + 1, ANY), VARIABLE, COUNT_SETS, PUT, true, true},
+	[WIRE_OP_GET] = {kv_serve_get, BODY(1, KEY), VARIABLE, COUNT_GETS, 0},
+	[WIRE_OP_SET] = {kv_serve_set, BODY(1, ANY), VARIABLE, COUNT_SETS, 0, .key_arg = true, .writes = true},
+	[WIRE_OP_DELETE] = {kv_serve_delete, BODY(1, KEY), 0, COUNT_DELETES, 0, .writes = true},
+	[WIRE_OP_EXISTS] = {kv_serve_exists, BODY(1, KEY), 0, COUNT_EXISTS, 0},
+	[WIRE_OP_GET_INTO] = {kv_serve_fetch, BODY(REMOTE + 1, REMOTE + KEY), VARIABLE, COUNT_GETS, REMOTE},
+	[WIRE_OP_SET_FROM] = {kv_serve_set_from, BODY(REMOTE + 1, REMOTE + KEY), VARIABLE, COUNT_SETS, REMOTE,
+			      .writes = true},
+	[WIRE_OP_PUT] = {kv_serve_put, BODY(PUT + 1, ANY), VARIABLE, COUNT_SETS, PUT, .key_arg = true, .writes = true},
 	[WIRE_OP_PUT_FROM] = {kv_serve_set_from, BODY(REMOTE + PUT + 1, REMOTE + PUT + KEY), VARIABLE, COUNT_SETS,
-			      REMOTE + PUT, false, true},
-	[WIRE_OP_STAT] = {kv_serve_stat, BODY(1, KEY), STAT, COUNT_STATS, 0, false},
-	[WIRE_OP_EXPIRE] = {kv_serve_expire, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_EXPIRES, NUMBER, false, true},
-	[WIRE_OP_DELETE_IF] = {kv_serve_delete, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_DELETES, NUMBER, false, true},
-	[WIRE_OP_INCR] = {kv_serve_count, BODY(NUMBER + 1, NUMBER + KEY), 2 * NUMBER, COUNT_INCRS, NUMBER, false, true},
-	[WIRE_OP_SCAN] = {kv_serve_scan, BODY(NUMBER, NUMBER + KEY), VARIABLE, COUNT_SCANS, AT_ALL, false},
-	[WIRE_OP_FLUSH] = {kv_serve_flush, BODY(NUMBER, NUMBER), 2 * NUMBER, COUNT_FLUSHES, AT_ALL, false, true},
-	[WIRE_OP_INFO] = {kv_serve_info, BODY(0, 0), INFO, COUNT_INFOS, AT_NONE, false},
-	[WIRE_OP_FETCH] = {kv_serve_fetch, BODY(FETCH + 1, FETCH + KEY), VARIABLE, COUNT_GETS, FETCH, false},
-	[WIRE_OP_EDIT] = {kv_serve_edit, BODY(NUMBER + 1, ANY), WHOLE, COUNT_EDITS, NUMBER, true, true},
+			      REMOTE + PUT, .writes = true},
+	[WIRE_OP_STAT] = {kv_serve_stat, BODY(1, KEY), STAT, COUNT_STATS, 0},
+	[WIRE_OP_EXPIRE] = {kv_serve_expire, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_EXPIRES, NUMBER, .writes = true},
+	[WIRE_OP_DELETE_IF] = {kv_serve_delete, BODY(NUMBER + 1, NUMBER + KEY), 0, COUNT_DELETES, NUMBER,
+			       .writes = true},
+	[WIRE_OP_INCR] = {kv_serve_count, BODY(NUMBER + 1, NUMBER + KEY), 2 * NUMBER, COUNT_INCRS, NUMBER,
+			  .writes = true},
+	[WIRE_OP_SCAN] = {kv_serve_scan, BODY(NUMBER, NUMBER + KEY), VARIABLE, COUNT_SCANS, AT_ALL},
+	[WIRE_OP_FLUSH] = {kv_serve_flush, BODY(NUMBER, NUMBER), 2 * NUMBER, COUNT_FLUSHES, AT_ALL, .writes = true},
+	[WIRE_OP_INFO] = {kv_serve_info, BODY(0, 0), INFO, COUNT_INFOS, AT_NONE},
+	[WIRE_OP_FETCH] = {kv_serve_fetch, BODY(FETCH + 1, FETCH + KEY), VARIABLE, COUNT_GETS, FETCH},
+	[WIRE_OP_EDIT] = {kv_serve_edit, BODY(NUMBER + 1, ANY), WHOLE, COUNT_EDITS, NUMBER, .key_arg = true,
+			  .writes = true},
 	[WIRE_OP_COUNT] = {kv_serve_count, BODY(2 * NUMBER + 1, 2 * NUMBER + KEY), 2 * NUMBER, COUNT_INCRS, 2 * NUMBER,
-			   false, true},
+			   .writes = true},
 	[WIRE_OP_PUT_PIECES] = {kv_serve_set_from, BODY(PUT + 1 + REMOTE, PUT + KEY + PIECES), VARIABLE, COUNT_SETS,
-				PUT, true, true},
+				PUT, .key_arg = true, .writes = true},
 	[WIRE_OP_FETCH_PIECES] = {kv_serve_fetch, BODY(PART + 1 + REMOTE, PART + KEY + PIECES), VARIABLE, COUNT_GETS,
-				  PART, true},
-	[WIRE_OP_LEASE] = {kv_serve_lease, BODY(NUMBER + 1, NUMBER + KEY), NUMBER, COUNT_LEASES, NUMBER, false},
+				  PART, .key_arg = true},
+	[WIRE_OP_LEASE] = {kv_serve_lease, BODY(NUMBER + 1, NUMBER + KEY), NUMBER, COUNT_LEASES, NUMBER},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 _Static_assert(CONN_AHEAD <= STORE_AHEAD, "the store looks as far ahead as a connection");
@@ -271,20 +272,6 @@ static bool has_right(const struct conn *conn, const struct operation *op, const
 	       (!write || auth_may(client, AUTH_WRITE, body + op->key_at, key_length(op, request)));
 }
 
-static int deny(struct conn *conn, struct kv_agent *agent, const struct wire_record *request)
-{
-	struct wire_record *reply = conn_reserve(conn, 0, NULL);
-
-	if (!reply)
-		return -EAGAIN;
-	log_info("kv", "%s has no right to %s", conn_client(conn)->name, wire_op_name(request->op));
-	kv_agent_count(agent, KV_COUNT_DENIED);
-	/* It may have waited for memory, and have lost its right meanwhile. */
-	agent->beside &= ~(unsigned)(KV_BESIDE_WAIT | KV_BESIDE_FULL);
-	kv_answer(conn, agent, request, reply, WIRE_DENIED, 0, 0);
-	return 0;
-}
-
 /* Large SETs are under way, or gets may come again, or the request has waited, or it has to do with the log, or with
  * rights. */
 static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, struct kv_agent *agent,
@@ -293,8 +280,16 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 {
 	int rc;
 
-	if (agent->beside & KV_BESIDE_RIGHTS && !has_right(conn, op, request, body))
-		return deny(conn, agent, request);
+	if (agent->beside & KV_BESIDE_RIGHTS && !has_right(conn, op, request, body)) {
+		rc = kv_answer_status(conn, agent, request, WIRE_DENIED, 0, 0);
+		if (rc != 0)
+			return rc;
+		log_info("kv", "%s has no right to %s", conn_client(conn)->name, wire_op_name(request->op));
+		kv_agent_count(agent, KV_COUNT_DENIED);
+		/* It may have waited for memory, and have lost its right meanwhile. */
+		agent->beside &= ~(unsigned)(KV_BESIDE_WAIT | KV_BESIDE_FULL);
+		return 0;
+	}
 	if (agent->beside & KV_BESIDE_SETS && waits_for_set(conn, agent, op, request, body))
 		return -EAGAIN;
 	rc = kv_gate_admit(conn, agent, request, writes(op, request, body));
@@ -341,7 +336,7 @@ static void kv_agent_ahead(struct conn *conn, const struct wire_record *const re
 	store_look_ahead(agent->thread->store, key, n);
 }
 
-/* Or it waits. */
+/* Sends the answer, or has it wait for the log. */
 static void reply_commit(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 			 struct wire_record *reply, enum wire_status status, uint32_t length, uint64_t tells)
 {
@@ -370,6 +365,18 @@ void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 	if (unlikely(status > WIRE_NOT_FOUND) && !(reply->flags & WIRE_PUSHED))
 		count_error(agent, status);
 	reply_commit(conn, agent, request, reply, status, length, tells);
+}
+
+int kv_answer_status(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		     enum wire_status status, uint32_t arg, uint64_t tells)
+{
+	struct wire_record *reply = conn_reserve(conn, 0, NULL);
+
+	if (!reply)
+		return -EAGAIN;
+	reply->arg = arg;
+	kv_answer(conn, agent, request, reply, status, 0, tells);
+	return 0;
 }
 
 int kv_answer_result(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
@@ -411,12 +418,8 @@ static void kv_agent_revised(struct conn *conn)
 
 static void kv_agent_closed(struct conn *conn, int error, const char *reason)
 {
-	struct conn_info info;
-
-	if (error != 0) {
-		conn_get_info(conn, &info);
-		log_warn("kv", "%s (%s): %s", info.peer, info.transport, reason);
-	}
+	if (error != 0)
+		service_warn("kv", conn, reason);
 	kv_gate_close(conn_context(conn));
 	kv_again_close(conn_context(conn));
 	kv_lease_close(conn_context(conn));

@@ -227,6 +227,10 @@ const struct fabric_region *kv_shared_region_in(const struct kv_shared *shared, 
 void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, struct wire_record *reply,
 	       enum wire_status status, uint32_t length, uint64_t tells);
 
+/* An answer without a body, and with this argument. As kv_serve_fn. */
+int kv_answer_status(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		     enum wire_status status, uint32_t arg, uint64_t tells);
+
 /* The same from what the store said; where it went well (0), with a body of `length` bytes. */
 int kv_answer_result(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		     struct wire_record *reply, int rc, const void *body, uint32_t length, uint64_t tells);
@@ -238,11 +242,11 @@ int kv_answer_too_large(struct conn *conn, struct kv_agent *agent, const struct 
 /* Longest value that this connection takes: without an arena for large ones it has to fit a message. */
 uint64_t kv_agent_value_max(const struct kv_agent *agent);
 
-/* Room for a value is made in steps, here as many as the turn has time for. `call` is one of the store's. */
-#define KV_STEPS(conn, rc, call)                                                                                       \
-	do {                                                                                                           \
-		(rc) = (call);                                                                                         \
-	} while (unlikely((rc) == -EAGAIN) && conn_time_left(conn) && !store_changes_full(agent->thread->store))
+/* Room for a value is made in steps, as many as the turn has time for: the store said rc; whether to call it again. */
+static inline bool kv_step_again(struct conn *conn, const struct kv_agent *agent, int rc)
+{
+	return unlikely(rc == -EAGAIN) && conn_time_left(conn) && !store_changes_full(agent->thread->store);
+}
 
 /* The number that some bodies begin with. */
 static inline uint64_t kv_number(const char *body)
@@ -253,7 +257,7 @@ static inline uint64_t kv_number(const char *body)
 	return number;
 }
 
-/* What the way of a GET's answer depends on. */
+/* The conditions by which a GET's answer finds its way. */
 static inline struct wire_ways kv_get_ways(const struct kv_agent *agent, const struct wire_record *request)
 {
 	return (struct wire_ways){.push_max = request->flags & WIRE_TAKES_PUSH ? agent->push_max : 0};
@@ -262,7 +266,7 @@ static inline struct wire_ways kv_get_ways(const struct kv_agent *agent, const s
 /*
  * small.c
  */
-/* What a put asks for in the store's terms; its condition was checked. */
+/* A put in the store's terms; its condition was checked. */
 struct store_put kv_store_put(const struct wire_put *put, uint64_t now);
 
 /* A time to live from the wire made absolute; however long it is. */
@@ -271,7 +275,7 @@ static inline uint64_t kv_expires_of(uint64_t ttl, uint64_t now)
 	return ttl == 0 ? TIME_NEVER : time_after(now, time_of_us(ttl));
 }
 
-/* What the store knows of a key in the wire's terms. */
+/* A key's figures in the wire's terms. */
 struct wire_meta kv_wire_meta(const struct store_meta *meta, uint64_t now);
 
 /*
@@ -322,8 +326,8 @@ struct kv_transfer {
 	struct kv_transfer *next_free;
 	struct kv_agent *agent;
 	struct store_ref ref;
-	struct wire_record
-		request;       /* of a SET: to be answered when the bytes are here; of a GET: when it is committed */
+	/* of a SET: answered when the bytes are here; of a GET: when it is committed */
+	struct wire_record request;
 	struct kv_write write; /* of a GET that waits for that */
 	struct kv_ranges from; /* of a SET in pieces */
 	uint64_t ready;        /* of a SET: bytes that there is room for, */
@@ -420,7 +424,7 @@ bool kv_hold_take(struct kv_agent *agent, uint64_t bytes);
 void kv_hold_give(struct kv_agent *agent, uint64_t bytes);
 /* Whether kv_hold_take() would say no, as far as one can tell without trying. */
 bool kv_hold_would_wait(const struct kv_agent *agent, uint64_t bytes);
-/* What was taken was not used: no transfer ended. */
+/* Gives back what was not used: no transfer ended. */
 void kv_hold_cancel(struct kv_agent *agent, uint64_t bytes);
 
 /* Returns -EAGAIN: the request waits, and comes again when something ended, in a millisecond at the latest. */
@@ -451,7 +455,7 @@ void kv_again_expect(struct kv_agent *agent, const struct wire_record *request, 
 /* A request that comes behind may change the key. */
 void kv_again_before_write(struct kv_agent *agent, const void *key, size_t key_len);
 
-/* It came: what is known of it, NULL if nothing is. */
+/* Finds what is known of a get that comes again; NULL: nothing. */
 struct kv_again *kv_again_find(const struct kv_agent *agent, const struct wire_record *request);
 
 /* As store_get(), the value that it is to have: 0, -ENOENT, -ESTALE: that is not there any more. A pinned one goes back
@@ -459,7 +463,7 @@ struct kv_again *kv_again_find(const struct kv_agent *agent, const struct wire_r
 int kv_again_get(struct kv_agent *agent, struct kv_again *again, const void *key, size_t key_len,
 		 struct store_ref *ref);
 void kv_again_put_back(struct kv_agent *agent, const struct kv_again *again, struct store_ref *ref);
-/* It is answered, and does not come any more. `taken`: the pin is the caller's. */
+/* Ends it: it is answered, and does not come any more. `taken`: the pin is the caller's. */
 void kv_again_end(struct kv_agent *agent, struct kv_again *again, bool taken);
 /* A request of another kind under its id: the value is not wanted any more. */
 void kv_again_given_up(struct kv_agent *agent, uint32_t id);
@@ -487,12 +491,11 @@ static inline bool kv_gate_may_wait(const struct kv_agent *agent, const struct w
 	return unlikely(tells > agent->thread->committed || request->flags & WIRE_DURABLE);
 }
 
-/* It has to: asks the log. */
+/* Asks the log whether it has to. */
 bool kv_gate_waits(struct kv_agent *agent, uint64_t tells);
 
 /* What an answer tells of when it is of no single version: of a key that is not there, or its time to live; of all that
  * there is. Asked for behind the call of the store. */
-uint64_t kv_gate_removed(const struct kv_agent *agent, const void *key, size_t key_len);
 uint64_t kv_gate_all(const struct kv_agent *agent);
 
 static inline bool kv_gate_is_on(const struct kv_agent *agent, const struct wire_record *request)
@@ -503,7 +506,7 @@ static inline bool kv_gate_is_on(const struct kv_agent *agent, const struct wire
 static inline uint64_t kv_tells_removed(const struct kv_agent *agent, const struct wire_record *request,
 					const void *key, size_t key_len)
 {
-	return kv_gate_is_on(agent, request) ? kv_gate_removed(agent, key, key_len) : 0;
+	return kv_gate_is_on(agent, request) ? store_removed(agent->thread->store, key, key_len) : 0;
 }
 
 static inline uint64_t kv_tells_all(const struct kv_agent *agent, const struct wire_record *request)
@@ -547,7 +550,7 @@ struct kv_waiter {
 };
 void kv_gate_wait(struct kv_thread *thread, struct kv_waiter *waiter, uint64_t tells);
 void kv_gate_wait_end(struct kv_thread *thread, struct kv_waiter *waiter);
-/* What is known to be on disk; UINT64_MAX: nothing has to be. */
+/* The last change that is known to be on disk; UINT64_MAX: none has to be. */
 uint64_t kv_gate_durable(struct kv_thread *thread);
 
 int kv_gate_init(struct kv_thread *thread);

@@ -67,7 +67,7 @@ uint64_t kv_expires_to_log(const struct kv_clocks *clocks, uint64_t expires)
 	return clocks->real - MIN(past, clocks->real);
 }
 
-/* What has expired has so since the machine's start, or the store's clock would not know it. */
+/* A time that is over is set after the machine's start, as the store's clock knows no earlier one. */
 static uint64_t kv_expires_from_log(const struct kv_clocks *clocks, uint64_t expires)
 {
 	uint64_t past;
@@ -145,8 +145,8 @@ static int late_add(struct loading *l, const struct wal_record *r, uint64_t hash
 
 	if (!late || (l->lates >= l->slots && lates_grow(l) != 0)) {
 		free(late);
-		log_error("kv", "no memory to load what the log keeps: there are %zu keys to be read again", l->lates);
-		return -ENOMEM;
+		return log_fail(-ENOMEM, "kv",
+				"no memory to load what the log keeps: there are %zu keys to be read again", l->lates);
 	}
 	at = &l->late[hash & (l->slots - 1)];
 	*late = (struct late){.next = *at, .lsn = r->lsn, .expires = r->expires, .hash = hash, .key_len = r->key_len};
@@ -156,7 +156,7 @@ static int late_add(struct loading *l, const struct wal_record *r, uint64_t hash
 	return 0;
 }
 
-/* In place of an older one, here or in the store. */
+/* Notes a value in place of an older one, here or in the store. */
 static int late_set(struct loading *l, const struct wal_record *r)
 {
 	uint64_t hash = key_hash(r);
@@ -205,21 +205,11 @@ static int load_result(const struct wal_record *r, int rc)
 	if (rc == 0 || rc == -ESTALE)
 		return 0;
 	if (rc == -ENOMEM || rc == -EFBIG)
-		log_error("kv",
-			  "the log has a value of %llu bytes that finds no room in the store: make kv.memory or "
-			  "kv.value_max as large as they were, or allow kv.eviction",
-			  (unsigned long long)r->value_len);
-	else
-		log_error("kv", "a record of the log does not fit the store: %s", strerror(-rc));
-	return rc;
-}
-
-/* What a record is that comes the second time. */
-static bool is_late(const struct loading *l, const struct wal_record *r)
-{
-	struct late **at = late_of(l, r);
-
-	return at && (*at)->lsn == r->lsn;
+		return log_fail(rc, "kv",
+				"the log has a value of %llu bytes that finds no room in the store: make kv.memory or "
+				"kv.value_max as large as they were, or allow kv.eviction",
+				(unsigned long long)r->value_len);
+	return log_fail(rc, "kv", "a record of the log does not fit the store: %s", strerror(-rc));
 }
 
 static struct store_put load_put(const struct loading *l, const struct wal_record *r, uint64_t expires)
@@ -233,16 +223,17 @@ static struct store_put load_put(const struct loading *l, const struct wal_recor
 	};
 }
 
-static int place(void *arg, const struct wal_record *r, void **value)
+static int load_place(void *arg, const struct wal_record *r, void **value)
 {
 	struct loading *l = arg;
 	struct store *store = l->log->store;
 	struct store_put put = load_put(l, r, r->expires);
+	struct late **at = l->again ? late_of(l, r) : NULL;
 	struct store_meta meta;
 	int rc;
 
 	*value = NULL;
-	if (l->again ? !is_late(l, r) : l->full)
+	if (l->again ? !at || (*at)->lsn != r->lsn : l->full)
 		return 0;
 	if (store_stat(store, r->key, r->key_len, 0, &meta) && meta.version >= r->lsn)
 		return 0;
@@ -257,7 +248,7 @@ static int place(void *arg, const struct wal_record *r, void **value)
 	return load_result(r, rc);
 }
 
-static void drop(void *arg, void *value)
+static void load_drop(void *arg, void *value)
 {
 	struct loading *l = arg;
 
@@ -274,7 +265,7 @@ static int load_set(struct loading *l, const struct wal_record *r, uint64_t expi
 	if (l->place.item && r->value == l->place.addr)
 		return store_publish(store, &l->place, &put, now, NULL);
 	if (!r->value && r->value_len)
-		return 0; /* place() did not want it */
+		return 0; /* load_place() did not want it */
 	STEPS(rc, store_set(store, r->key, r->key_len, r->value, r->value_len, &put, now, NULL));
 	return rc;
 }
@@ -390,11 +381,9 @@ static int held_add(struct loading *l, const struct wal_record *r)
 {
 	struct held *held = malloc(sizeof(*held) + r->key_len);
 
-	if (!held) {
-		log_error("kv", "no memory to load what the log keeps: a commit up to %llu",
-			  (unsigned long long)r->lsn);
-		return -ENOMEM;
-	}
+	if (!held)
+		return log_fail(-ENOMEM, "kv", "no memory to load what the log keeps: a commit up to %llu",
+				(unsigned long long)r->lsn);
 	*held = (struct held){.record = *r};
 	if (r->key_len)
 		memcpy(held->key, r->key, r->key_len);
@@ -423,7 +412,7 @@ static int held_apply(struct loading *l)
 	return rc;
 }
 
-static int record(void *arg, const struct wal_record *r)
+static int load_record(void *arg, const struct wal_record *r)
 {
 	struct loading *l = arg;
 	struct store_ref place = l->place;
@@ -440,7 +429,7 @@ static int record(void *arg, const struct wal_record *r)
 	return rc ? rc : record_apply(l, r);
 }
 
-static bool again(void *arg)
+static bool load_again(void *arg)
 {
 	struct loading *l = arg;
 
@@ -455,7 +444,7 @@ static bool again(void *arg)
 	return l->again;
 }
 
-static void progress(void *arg, uint64_t done, uint64_t total)
+static void load_progress(void *arg, uint64_t done, uint64_t total)
 {
 	struct loading *l = arg;
 	char a[32], b[32], text[96];
@@ -473,8 +462,12 @@ static void progress(void *arg, uint64_t done, uint64_t total)
 int kv_load(struct kv_log *log, const struct service_host *host, uint64_t *last)
 {
 	struct loading l = {.log = log, .host = host, .clocks = kv_clocks_now(), .told = time_now()};
-	struct wal_reader reader = {
-		.arg = &l, .place = place, .drop = drop, .record = record, .again = again, .progress = progress};
+	struct wal_reader reader = {.arg = &l,
+				    .place = load_place,
+				    .drop = load_drop,
+				    .record = load_record,
+				    .again = load_again,
+				    .progress = load_progress};
 	uint64_t began = time_now();
 	struct wal_found found = {0};
 	struct store_stats stats;

@@ -98,45 +98,32 @@ void kv_log_leave(struct kv_log *log, struct kv_thread *thread)
 	pthread_mutex_unlock(&log->lock);
 }
 
-static void threads_each(struct kv_log *log, void (*fn)(struct kv_log *log, struct kv_thread *thread))
-{
-	pthread_mutex_lock(&log->lock);
-	list_for_each (pos, &log->threads)
-		fn(log, container_of(pos, struct kv_thread, node));
-	pthread_mutex_unlock(&log->lock);
-}
+enum wake { WAKE_FOR_DURABLE, WAKE_FOR_RING };
 
-static void wake_if(struct kv_thread *thread, _Atomic bool *sleeps)
+/* Wakes the threads that sleep for it. */
+static void threads_wake(struct kv_log *log, enum wake why)
 {
 	uint64_t one = 1;
 
-	if (atomic_load(sleeps) && atomic_exchange(sleeps, false) && write(thread->event, &one, sizeof(one)) < 0)
-		log_debug("kv", "log: cannot wake a worker: %m");
-}
+	pthread_mutex_lock(&log->lock);
+	list_for_each (pos, &log->threads) {
+		struct kv_thread *thread = container_of(pos, struct kv_thread, node);
+		_Atomic bool *sleeps = why == WAKE_FOR_RING ? &thread->ring_sleeps : &thread->sleeps;
 
-static void thread_wake(struct kv_log *log, struct kv_thread *thread)
-{
-	(void)log;
-	wake_if(thread, &thread->sleeps);
-}
-
-static void thread_wake_for_ring(struct kv_log *log, struct kv_thread *thread)
-{
-	(void)log;
-	wake_if(thread, &thread->ring_sleeps);
-}
-
-static void thread_tell_refused(struct kv_log *log, struct kv_thread *thread)
-{
-	atomic_store(&thread->refused, log->refused);
+		if (atomic_load(sleeps) && atomic_exchange(sleeps, false) &&
+		    write(thread->event, &one, sizeof(one)) < 0)
+			log_debug("kv", "log: cannot wake a worker: %m");
+	}
+	pthread_mutex_unlock(&log->lock);
 }
 
 static void threads_refuse(struct kv_log *log, int error)
 {
 	pthread_mutex_lock(&log->lock);
 	log->refused = error;
+	list_for_each (pos, &log->threads)
+		atomic_store(&container_of(pos, struct kv_thread, node)->refused, error);
 	pthread_mutex_unlock(&log->lock);
-	threads_each(log, thread_tell_refused);
 }
 
 /*
@@ -167,15 +154,7 @@ static struct wal_record record_of(const struct kv_clocks *clocks, const struct 
 	};
 }
 
-/* No change was made behind the taken ones. */
-static bool is_empty(const struct kv_log *log)
-{
-	const struct kv_group *g = &log->group;
-
-	return g->count && g->change[g->count - 1].lsn == store_lsn(log->store);
-}
-
-/* What there is, up to a group. */
+/* Takes what there is, up to a group. */
 static void group_take(struct kv_log *log)
 {
 	struct kv_clocks clocks = kv_clocks_now();
@@ -189,7 +168,8 @@ static void group_take(struct kv_log *log)
 			g->record[g->count] = record_of(&clocks, &g->change[g->count]);
 			g->bytes += g->change[g->count].key_len + g->change[g->count].value_len;
 		}
-	} while (end && end % PIECE == 0 && end < KV_GROUP && g->bytes < GROUP_BYTES && !is_empty(log));
+	} while (end && end % PIECE == 0 && end < KV_GROUP && g->bytes < GROUP_BYTES &&
+		 g->change[end - 1].lsn != store_lsn(log->store)); /* else no change was made behind these */
 }
 
 static void group_release(struct kv_log *log)
@@ -201,7 +181,7 @@ static void group_release(struct kv_log *log)
 	store_changes_release(log->store, g->change, g->count);
 	atomic_fetch_add(&log->taken, g->count);
 	g->count = g->put = 0;
-	threads_each(log, thread_wake_for_ring);
+	threads_wake(log, WAKE_FOR_RING);
 }
 
 /* For ever. The reader goes on, or the process ends. */
@@ -221,7 +201,7 @@ static void writer_breaks(struct kv_log *log, int error)
 		log->fatal(log->fatal_arg, -EIO);
 	if (!stop)
 		atomic_store(&log->failed, true);
-	threads_each(log, thread_wake);
+	threads_wake(log, WAKE_FOR_DURABLE);
 }
 
 static void checkpoint_ask(struct kv_log *log)
@@ -253,7 +233,7 @@ static void writer_is_full(struct kv_log *log, bool full)
 		checkpoint_ask(log);
 }
 
-/* Before there is no room at all: a checkpoint may make some. */
+/* Asks for a checkpoint, which may make room, before there is none at all. */
 static void look_at_room(struct kv_log *log)
 {
 	struct wal_info info;
@@ -263,17 +243,6 @@ static void look_at_room(struct kv_log *log)
 	if (info.full && !log->near_full)
 		checkpoint_ask(log);
 	log->near_full = info.full;
-}
-
-/* The log has these. A commit of which it has a part only is not written yet: what a reader sees of that must not be
- * told before all of it is on disk. */
-static void group_was_put(struct kv_log *log, unsigned n)
-{
-	struct kv_group *g = &log->group;
-
-	for (; n > 0; n--, g->put++)
-		if (!(g->change[g->put].flags & STORE_CHANGE_MORE))
-			log->written = g->change[g->put].lsn;
 }
 
 /* Where the disk has no room for all of a group it may have some for a part. What is tried again and again is
@@ -286,10 +255,12 @@ static int group_put(struct kv_log *log)
 
 	while ((rc = wal_write(log->wal, &g->record[g->put], n)) == -ENOSPC && n > 1)
 		n = (n + 3) / 4;
-	if (rc != 0)
-		return rc;
-	group_was_put(log, n);
-	return 0;
+	/* A commit of which the log has a part only is not written yet: what a reader sees of that must not be told
+	 * before all of it is on disk. */
+	for (; rc == 0 && n > 0; n--, g->put++)
+		if (!(g->change[g->put].flags & STORE_CHANGE_MORE))
+			log->written = g->change[g->put].lsn;
+	return rc;
 }
 
 static int group_write(struct kv_log *log)
@@ -310,17 +281,6 @@ static int group_write(struct kv_log *log)
 	return 0;
 }
 
-/* Writes are refused, and none is left: it goes on when there is room for a segment, which a checkpoint or another
- * process has made. */
-static int look_for_room(struct kv_log *log)
-{
-	int rc = wal_room(log->wal);
-
-	if (rc == 0)
-		writer_is_full(log, false);
-	return rc;
-}
-
 static int writer_sync(struct kv_log *log)
 {
 	uint64_t n = log->written - log->synced;
@@ -335,7 +295,7 @@ static int writer_sync(struct kv_log *log)
 	log->synced_at = time_now();
 	log->unsynced = 0;
 	atomic_store(&log->durable, log->synced);
-	threads_each(log, thread_wake);
+	threads_wake(log, WAKE_FOR_DURABLE);
 	return 0;
 }
 
@@ -359,14 +319,21 @@ static int writer_turn(struct kv_log *log, bool *more)
 	struct kv_group *g = &log->group;
 	uint64_t bytes = 0;
 	bool full;
-	int rc;
+	int rc = 0;
 
 	do {
 		if (!g->count) /* else the disk was full */
 			group_take(log);
 		full = g->count == KV_GROUP;
 		bytes += g->bytes;
-		rc = g->count ? group_write(log) : log->refused == -ENOSPC ? look_for_room(log) : 0;
+		if (g->count) {
+			rc = group_write(log);
+		} else if (log->refused == -ENOSPC) {
+			/* No write is left: it goes on when a checkpoint or another process has made room. */
+			rc = wal_room(log->wal);
+			if (rc == 0)
+				writer_is_full(log, false);
+		}
 	} while (rc == 0 && full && bytes < GROUP_BYTES);
 	*more = full || bytes >= GROUP_BYTES;
 	if ((rc == 0 || rc == -ENOSPC) && sync_is_due(log)) {
@@ -394,23 +361,15 @@ static bool writer_has_work(const struct kv_log *log)
 	return is_wanted(log) || (log->policy == KV_POLICY_ALWAYS && store_lsn(log->store) > log->written);
 }
 
-/* A client that is alone has its next change here sooner than a thread wakes. Where there are more, their changes make
- * a larger group meanwhile, and they need the processors. */
-static void writer_poll(const struct kv_log *log)
-{
-	uint64_t until = time_now() + log->poll;
-
-	while (!writer_has_work(log) && time_now() < until)
-		sched_yield(); /* to the worker, or the client */
-}
-
 static void writer_rest(struct kv_log *log, uint64_t ns)
 {
 	struct pollfd pfd = {.fd = log->event, .events = POLLIN};
-	uint64_t count;
+	uint64_t count, until = log->alone ? time_now() + log->poll : 0;
 
-	if (log->alone)
-		writer_poll(log);
+	/* A client that is alone has its next change here sooner than a thread wakes. Where there are more, their
+	 * changes make a larger group meanwhile, and they need the processors. */
+	while (log->alone && !writer_has_work(log) && time_now() < until)
+		sched_yield(); /* to the worker, or the client */
 	log->alone = false;
 	atomic_store(&log->asleep, true);
 	if (!writer_has_work(log) || log->group.count)
@@ -420,7 +379,7 @@ static void writer_rest(struct kv_log *log, uint64_t ns)
 		log_debug("kv", "log: woken for nothing");
 }
 
-/* Now and then, also where nothing comes, and at the end. */
+/* Looks at the files now and then, also where nothing comes, and at the end. */
 static int writer_look(struct kv_log *log, uint64_t now, bool last)
 {
 	bool removed = wal_is_removed(log->wal);
@@ -483,9 +442,7 @@ static int start_thread(pthread_t *thread, const char *name, void *(*run)(void *
 {
 	int rc = thread_start(thread, name, run, log);
 
-	if (rc != 0)
-		log_error("kv", "cannot start a thread for the log: %s", strerror(-rc));
-	return rc;
+	return rc == 0 ? 0 : log_fail(rc, "kv", "cannot start a thread for the log: %s", strerror(-rc));
 }
 
 static void stop_thread(struct kv_log *log, pthread_t thread)
@@ -498,23 +455,11 @@ static void stop_thread(struct kv_log *log, pthread_t thread)
 	pthread_join(thread, NULL);
 }
 
-static int threads_start(struct kv_log *log)
-{
-	int rc = start_thread(&log->writer, "log", writer_run, log);
-
-	if (rc != 0)
-		return rc;
-	rc = start_thread(&log->checkpointer, "checkpoint", kv_checkpoint_run, log);
-	if (rc != 0)
-		stop_thread(log, log->writer);
-	log->threads_run = rc == 0;
-	return rc;
-}
-
-/* What was loaded is the beginning. */
-static int begin(struct kv_log *log, uint64_t first)
+/* Begins with what was loaded. */
+static int log_begin(struct kv_log *log, uint64_t first)
 {
 	struct store_stats stats;
+	int rc = 0;
 
 	log->written = log->synced = first;
 	atomic_store(&log->durable, first);
@@ -524,15 +469,20 @@ static int begin(struct kv_log *log, uint64_t first)
 	}
 	/* A deletion of what was evicted is told nowhere, so the log must not have it any more. */
 	store_get_stats(log->store, &stats);
-	if (stats.evictions) {
-		int rc = kv_checkpoint_make(log);
-
-		if (rc != 0)
-			return rc;
-	}
+	if (stats.evictions)
+		rc = kv_checkpoint_make(log);
+	if (rc != 0)
+		return rc;
 	store_changes_begin(log->store, first);
 	look_at_room(log); /* it may be full from the start */
-	return threads_start(log);
+	rc = start_thread(&log->writer, "log", writer_run, log);
+	if (rc != 0)
+		return rc;
+	rc = start_thread(&log->checkpointer, "checkpoint", kv_checkpoint_run, log);
+	if (rc != 0)
+		stop_thread(log, log->writer);
+	log->threads_run = rc == 0;
+	return rc;
 }
 
 static int open_and_load(struct kv_log *log, const struct kv_settings *s, const struct service_host *host)
@@ -551,7 +501,7 @@ static int open_and_load(struct kv_log *log, const struct kv_settings *s, const 
 		return rc;
 	rc = kv_load(log, host, &last);
 	if (rc == 0)
-		rc = begin(log, last);
+		rc = log_begin(log, last);
 	/* What was saved is used up: after a crash nothing is better than what was once there. */
 	if (rc == 0 && log->policy == KV_POLICY_NONE)
 		rc = kv_checkpoint_forget(log);
@@ -592,7 +542,7 @@ int kv_log_open(const struct kv_settings *s, struct store *store, const struct s
 
 /* All that there is: with the policy "none", or where the disk had no room for the last changes. Under "always" nothing
  * of what is lost was answered. */
-static void save(struct kv_log *log)
+static void log_save(struct kv_log *log)
 {
 	atomic_store(&log->stop, false);
 	log->checkpoint_budget = 0;
@@ -618,7 +568,7 @@ void kv_log_close(struct kv_log *log)
 		stop_thread(log, log->checkpointer);
 	}
 	if (log->policy == KV_POLICY_NONE || log->lags)
-		save(log);
+		log_save(log);
 	wal_close(log->wal);
 	pthread_cond_destroy(&log->cond);
 	pthread_mutex_destroy(&log->lock);

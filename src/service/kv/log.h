@@ -9,7 +9,7 @@
 #define KV_GROUP 1024 /* changes that are written at once */
 _Static_assert(KV_GROUP <= WAL_GROUP_MAX, "the log takes them by one call");
 
-/* What is written at the moment. The writer's alone. */
+/* Changes that are being written. The writer's alone. */
 struct kv_group {
 	struct store_change change[KV_GROUP];
 	struct wal_record record[KV_GROUP];
@@ -50,9 +50,9 @@ struct kv_log {
 	pthread_t checkpointer;
 	pthread_cond_t cond;
 	bool checkpoint_asked, checkpointing;
-	int checkpoint_error; /* of the last one */
-	_Atomic uint64_t checkpoint_began,
-		checkpoint_done; /* of one under way: when, 0: there is none; bytes of keys and values */
+	int checkpoint_error;              /* of the last one */
+	_Atomic uint64_t checkpoint_began; /* of one under way: when; 0: there is none */
+	_Atomic uint64_t checkpoint_done;  /* bytes of keys and values */
 
 	pthread_mutex_t lock; /* of what follows, and of the checkpoints */
 	struct list threads;  /* kv_thread.node */

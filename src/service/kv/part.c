@@ -15,7 +15,7 @@ struct part {
 	uint64_t at, len; /* of the range that was asked for, what the value has */
 };
 
-/* What follows the reading. False: another has changed the key meanwhile, and it is read again. */
+/* Carries out what follows the reading. False: the key was changed meanwhile, and is read again. */
 static bool part_then(struct kv_agent *agent, const struct part *p)
 {
 	struct store *store = agent->thread->store;
@@ -34,7 +34,7 @@ static bool part_then(struct kv_agent *agent, const struct part *p)
 	return true;
 }
 
-/* What an answer has before the bytes. Returns its length. */
+/* Encodes what an answer has before the bytes. Returns its length. */
 static uint32_t head_encode(char *body, const struct wire_record *request, const struct part *p)
 {
 	struct wire_whole whole = {p->ref.len, p->ref.version};
@@ -45,12 +45,6 @@ static uint32_t head_encode(char *body, const struct wire_record *request, const
 	}
 	memcpy(body, &whole.version, request->flags & WIRE_VERSIONED);
 	return request->flags & WIRE_VERSIONED;
-}
-
-/* Once it was carried out. */
-static uint64_t part_tells(const struct kv_agent *agent, const struct wire_record *request, const struct part *p)
-{
-	return p->fetch.then == WIRE_THEN_NOTHING ? p->ref.version : kv_tells_all(agent, request);
 }
 
 static int part_inline(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
@@ -65,7 +59,8 @@ static int part_inline(struct conn *conn, struct kv_agent *agent, const struct w
 		return -ESTALE;
 	head = head_encode((char *)(reply + 1), request, p);
 	memcpy((char *)(reply + 1) + head, (char *)p->ref.addr + p->at, p->len);
-	kv_answer(conn, agent, request, reply, WIRE_OK, head + (uint32_t)p->len, part_tells(agent, request, p));
+	kv_answer(conn, agent, request, reply, WIRE_OK, head + (uint32_t)p->len,
+		  p->fetch.then == WIRE_THEN_NOTHING ? p->ref.version : kv_tells_all(agent, request));
 	return 0;
 }
 
@@ -201,19 +196,6 @@ struct edit {
 	struct wire_whole whole;
 };
 
-static void edit_copy(const struct edit *e, char *to, const struct store_ref *old)
-{
-	uint64_t kept = MIN(old->len, e->at);
-
-	if (kept)
-		memcpy(to, old->addr, kept);
-	memset(to + kept, 0, e->at - kept);
-	if (e->len)
-		memcpy(to + e->at, e->bytes, e->len);
-	if (old->len > e->at + e->len)
-		memcpy(to + e->at + e->len, (char *)old->addr + e->at + e->len, old->len - e->at - e->len);
-}
-
 /* -EEXIST, -ENOENT, -ESTALE: another writer was faster. */
 static int edit_once(struct kv_agent *agent, uint64_t offset, struct edit *e, struct store_ref *old)
 {
@@ -222,6 +204,8 @@ static int edit_once(struct kv_agent *agent, uint64_t offset, struct edit *e, st
 	struct store_put put = {
 		.condition = STORE_IF_VERSION, .expires = TIME_NEVER, .keep_expiry = true, .owner = agent->owner};
 	struct store_ref fresh;
+	uint64_t kept, end;
+	char *to;
 	int rc;
 
 	if (!store_get(store, e->key, e->key_len, now, old)) {
@@ -241,7 +225,16 @@ static int edit_once(struct kv_agent *agent, uint64_t offset, struct edit *e, st
 	rc = store_reserve_for(store, e->key, e->key_len, e->whole.length, &put, now, &fresh);
 	if (rc != 0)
 		return rc;
-	edit_copy(e, fresh.addr, old);
+	to = fresh.addr;
+	kept = MIN(old->len, e->at);
+	end = e->at + e->len;
+	if (kept)
+		memcpy(to, old->addr, kept);
+	memset(to + kept, 0, e->at - kept);
+	if (e->len)
+		memcpy(to + e->at, e->bytes, e->len);
+	if (old->len > end)
+		memcpy(to + end, (char *)old->addr + end, old->len - end);
 	return store_publish(store, &fresh, &put, now, &e->whole.version);
 }
 
@@ -251,6 +244,7 @@ int kv_serve_edit(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	uint32_t length = request->length - (uint32_t)sizeof(uint64_t);
 	struct edit e = {.key = body + sizeof(uint64_t), .key_len = request->arg};
 	struct store_ref old;
+	bool late; /* another writer was faster */
 	int rc;
 
 	if (e.key_len < 1 || e.key_len > MIN(WIRE_KEY_MAX, length) || length > WIRE_EAGER_MAX)
@@ -260,11 +254,10 @@ int kv_serve_edit(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	do {
 		rc = edit_once(agent, kv_number(body), &e, &old);
 		store_unpin(agent->thread->store, &old);
-	} while ((rc == -EEXIST || rc == -ENOENT || rc == -ESTALE ||
-		  (rc == -EAGAIN && !store_changes_full(agent->thread->store))) &&
-		 conn_time_left(conn));
+		late = rc == -EEXIST || rc == -ENOENT || rc == -ESTALE;
+	} while ((late && conn_time_left(conn)) || kv_step_again(conn, agent, rc));
 	conn_charge(conn, 1 + (unsigned)(e.whole.length / 4096));
-	if (rc == -EEXIST || rc == -ENOENT || rc == -ESTALE) {
+	if (late) {
 		conn_yield(conn);
 		return -EAGAIN;
 	}

@@ -41,19 +41,16 @@ static struct list *list_of(struct kv_agent *agent, enum kv_transfer_state state
 	return state == KV_TRANSFER_WAITING ? &agent->finished : NULL;
 }
 
-static bool list_holds(const struct list *list, const struct list *node)
-{
-	list_for_each (at, list)
-		if (at == node)
-			return true;
-	return false;
-}
-
 static bool in_its_list(const struct kv_transfer *t)
 {
 	const struct list *list = list_of(t->agent, t->state);
 
-	return list ? list_holds(list, &t->node) : !list_linked(&t->node);
+	if (!list)
+		return !list_linked(&t->node);
+	list_for_each (at, list)
+		if (at == &t->node)
+			return true;
+	return false;
 }
 
 void kv_transfer_set_state(struct kv_transfer *t, enum kv_transfer_state state)
@@ -283,7 +280,7 @@ int kv_write_value(struct conn *conn, struct kv_agent *agent, const struct wire_
 	return rc;
 }
 
-/* It goes on, or never will. False: there is no room now. */
+/* Ends the wait: the transfer goes on, or has failed. False: there is no room now. */
 static bool uncommitted_end(struct conn *conn, struct kv_transfer *t, bool failed)
 {
 	struct wire_record *reply = conn_reserve(conn, KV_WRITE_BODY, NULL);
@@ -318,7 +315,7 @@ unsigned kv_rendezvous_committed(struct conn *conn, struct kv_agent *agent, uint
 	return n;
 }
 
-/* Cheaper in the answer than by a write of its own, though it may take a message of its own. */
+/* Puts the value into the answer, which is cheaper than a write of its own, though it may take a message of its own. */
 static int inline_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 			const struct store_ref *ref)
 {
@@ -333,7 +330,7 @@ static int inline_value(struct conn *conn, struct kv_agent *agent, const struct 
 	return 0;
 }
 
-/* Behind the answer, which is reserved. */
+/* Sends the value behind the answer, which is reserved. */
 static void push_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *key,
 		       struct wire_record *reply, struct kv_transfer *t)
 {
@@ -554,14 +551,10 @@ static int read_value(struct conn *conn, struct kv_agent *agent, const struct wi
 static int refuse_set(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		      enum wire_status status)
 {
-	struct wire_record *reply = conn_reserve(conn, 0, NULL);
+	uint64_t most = status == WIRE_TOO_LARGE ? kv_agent_value_max(agent) : 0;
 
-	if (!reply)
-		return -EAGAIN;
-	if (status == WIRE_TOO_LARGE)
-		reply->arg = (uint32_t)MIN(kv_agent_value_max(agent), (uint64_t)UINT32_MAX);
-	kv_answer(conn, agent, request, reply, status, 0, kv_tells_all(agent, request));
-	return 0;
+	return kv_answer_status(conn, agent, request, status, (uint32_t)MIN(most, UINT32_MAX),
+				kv_tells_all(agent, request));
 }
 
 /* A condition that does not hold now spares the bytes; one that does is looked at again when they are here. */
@@ -605,14 +598,14 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 	}
 	if (!kv_hold_take(agent, length))
 		return kv_hold_wait(conn, agent);
-	if (length <= shared->ahead)
-		KV_STEPS(conn, rc,
-			 store_reserve_for(store, named->key, named->key_len, length, &put, kv_now(agent->thread),
-					   &ref));
-	else
-		KV_STEPS(conn, rc,
-			 store_reserve_part(store, named->key, named->key_len, length, &put, shared->ahead / 2,
-					    kv_now(agent->thread), &ref, &ready));
+	do {
+		if (length <= shared->ahead)
+			rc = store_reserve_for(store, named->key, named->key_len, length, &put, kv_now(agent->thread),
+					       &ref);
+		else
+			rc = store_reserve_part(store, named->key, named->key_len, length, &put, shared->ahead / 2,
+						kv_now(agent->thread), &ref, &ready);
+	} while (kv_step_again(conn, agent, rc));
 	if (rc != 0) {
 		kv_hold_cancel(agent, length);
 		if (kv_write_waits(conn, agent, rc))
@@ -664,10 +657,12 @@ static void set_go_on(struct conn *conn, struct kv_agent *agent, struct kv_trans
 			conn_wait_writable(conn);
 			return;
 		}
-		if (t->ready < t->ref.len) /* it grows */
-			KV_STEPS(conn, rc,
-				 store_reserve_more(agent->thread->store, &t->ref, t->asked + shared->ahead / 2,
-						    &t->ready));
+		if (t->ready < t->ref.len) { /* it grows */
+			do {
+				rc = store_reserve_more(agent->thread->store, &t->ref, t->asked + shared->ahead / 2,
+							&t->ready);
+			} while (kv_step_again(conn, agent, rc));
+		}
 		if (rc == 0)
 			rc = piece_post(conn, t, &t->from);
 		if (rc == 0 && t->state == KV_TRANSFER_GROWING)
@@ -685,8 +680,9 @@ static void set_go_on(struct conn *conn, struct kv_agent *agent, struct kv_trans
 	}
 }
 
-static void sets_go_on(struct conn *conn, struct kv_agent *agent)
+void kv_rendezvous_writable(struct conn *conn)
 {
+	struct kv_agent *agent = conn_context(conn);
 	struct list *pos, *next;
 
 	list_for_each_safe (pos, next, &agent->sets) {
@@ -695,13 +691,6 @@ static void sets_go_on(struct conn *conn, struct kv_agent *agent)
 		if (t->asked < t->ref.len && !t->failed)
 			set_go_on(conn, agent, t);
 	}
-}
-
-void kv_rendezvous_writable(struct conn *conn)
-{
-	struct kv_agent *agent = conn_context(conn);
-
-	sets_go_on(conn, agent);
 	while (!list_empty(&agent->finished)) {
 		struct kv_transfer *t = list_first(&agent->finished, struct kv_transfer, node);
 

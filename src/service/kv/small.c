@@ -159,9 +159,10 @@ set_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *r
 		reply->arg = WIRE_EAGER_MAX;
 		rc = -EMSGSIZE;
 	} else {
-		KV_STEPS(conn, rc,
-			 store_set(thread->store, key, key_len, key + key_len, length - key_len,
-				   put || unlikely(agent->owner) ? &terms : NULL, kv_now(thread), &version));
+		do {
+			rc = store_set(thread->store, key, key_len, key + key_len, length - key_len,
+				       put || unlikely(agent->owner) ? &terms : NULL, kv_now(thread), &version);
+		} while (kv_step_again(conn, agent, rc));
 		if (kv_write_waits(conn, agent, rc))
 			return -EAGAIN;
 		if (unlikely(rc == -EDQUOT))
@@ -204,9 +205,10 @@ int kv_serve_count(struct conn *conn, struct kv_agent *agent, const struct wire_
 	} sum = {0};
 	int rc;
 
-	KV_STEPS(conn, rc,
-		 store_count_for(thread->store, body + head, request->length - head, (int64_t)kv_number(body), &put,
-				 kv_now(thread), &sum.number, &sum.version));
+	do {
+		rc = store_count_for(thread->store, body + head, request->length - head, (int64_t)kv_number(body), &put,
+				     kv_now(thread), &sum.number, &sum.version);
+	} while (kv_step_again(conn, agent, rc));
 	if (kv_write_waits(conn, agent, rc))
 		return -EAGAIN;
 	if (rc == -EINVAL) /* the key was checked: it is the value */

@@ -18,8 +18,7 @@
 #define MEMORY_MAX (4 * GIB) /* unless the configuration says how much */
 #define VALUE_MAX GIB        /* likewise */
 #define TOUCHERS_MAX 16u
-#define TICKS                                                                                                          \
-	4 /* steps of some 1000 keys that expire, in a turn of the main thread, of which there is one a millisecond */
+#define TICKS 4        /* steps of some 1000 keys that expire, in a turn of the main thread, one a millisecond */
 #define AHEAD_SHARE 32 /* of the memory: see struct kv_shared */
 
 #define AT(member) offsetof(struct kv_settings, member)
@@ -162,7 +161,7 @@ static void arena_touch(char *arena, size_t size)
 		pthread_join(thread[--threads], NULL);
 }
 
-/* What makes no sense together. */
+/* Refuses settings that make no sense together. */
 static int log_check(const struct kv_settings *s)
 {
 	if (s->directory) {
@@ -173,8 +172,7 @@ static int log_check(const struct kv_settings *s)
 	}
 	if (s->policy == KV_POLICY_NONE && !s->save_at_exit)
 		return 0;
-	log_error("kv", "log.policy or log.save_at_exit asks for a log: set log.directory");
-	return -EINVAL;
+	return log_fail(-EINVAL, "kv", "log.policy or log.save_at_exit asks for a log: set log.directory");
 }
 
 /* Made if need be. */
@@ -195,10 +193,9 @@ static int directory_check(const struct kv_settings *s)
 		rc = parent && access(dirname(parent), W_OK | X_OK) == 0 ? 0 : -errno;
 		free(parent);
 	}
-	if (rc != 0)
-		log_error("kv", "log.directory: cannot write to %s, or make it: %s (RD-5005)", s->directory,
-			  strerror(-rc));
-	return rc;
+	return rc == 0 ? 0
+		       : log_fail(rc, "kv", "log.directory: cannot write to %s, or make it: %s (RD-5005)", s->directory,
+				  strerror(-rc));
 }
 
 static int memory_check(const struct kv_settings *s)
@@ -211,18 +208,14 @@ static int memory_check(const struct kv_settings *s)
 	if (s->value_max > memory && s->value_max != VALUE_MAX)
 		log_warn("kv", "kv.value_max is %s, and kv.memory %s: no value is longer than that",
 			 units_human_size((double)s->value_max, there), wanted);
-	if (memory > has) {
-		log_error("kv", "kv.memory is %s, and there is %s in all: make it smaller (RD-5006)", wanted,
-			  units_human_size((double)has, there));
-		return -ENOMEM;
-	}
+	if (memory > has)
+		return log_fail(-ENOMEM, "kv", "kv.memory is %s, and there is %s in all: make it smaller (RD-5006)", wanted,
+				units_human_size((double)has, there));
 	/* Not to be written to, so that it takes nothing from a daemon that runs. */
 	at = mmap(NULL, memory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (at == MAP_FAILED) {
-		log_error("kv", "cannot map %s for kv.memory: %m; make it smaller, or raise ulimit -v (RD-5006)",
-			  wanted);
-		return -ENOMEM;
-	}
+	if (at == MAP_FAILED)
+		return log_fail(-ENOMEM, "kv", "cannot map %s for kv.memory: %m; make it smaller, or raise ulimit -v (RD-5006)",
+				wanted);
 	munmap(at, memory);
 	return 0;
 }
@@ -254,16 +247,12 @@ static bool have_device(const struct service_host *host)
 static int arena_map(struct kv_shared *shared, size_t size, bool touch)
 {
 	char text[32];
-	int rc;
 
 	shared->arena_size = (size + PAGE - 1) & ~(PAGE - 1);
 	shared->arena = mmap(NULL, shared->arena_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (shared->arena == MAP_FAILED) {
-		rc = -errno;
-		log_error("kv", "cannot map %s for kv.memory: %m; make it smaller",
-			  units_human_size((double)shared->arena_size, text));
-		return rc;
-	}
+	if (shared->arena == MAP_FAILED)
+		return log_fail(-errno, "kv", "cannot map %s for kv.memory: %m; make it smaller",
+				units_human_size((double)shared->arena_size, text));
 	madvise(shared->arena, shared->arena_size, MADV_HUGEPAGE); /* fewer address translations, where there are any */
 	if (touch)
 		arena_touch(shared->arena, shared->arena_size);
@@ -309,9 +298,9 @@ static int store_make(struct kv_shared *shared, const struct kv_settings *s, boo
 	int rc = store_create(&config, &shared->store);
 	char text[32];
 
-	if (rc != 0)
-		log_error("kv", "cannot make a store of %s", units_human_size((double)shared->arena_size, text));
-	return rc;
+	return rc == 0 ? 0
+		       : log_fail(rc, "kv", "cannot make a store of %s",
+				  units_human_size((double)shared->arena_size, text));
 }
 
 int kv_shared_open(const struct service_host *host, const void *values, void **out)

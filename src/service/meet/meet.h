@@ -19,7 +19,7 @@
 #define MEET_ANY_RANK WIRE_PEER_ANY_RANK
 #define MEET_NO_RIGHT "this client has no right to the name; see names= in the server's file of clients"
 
-/* As much time as a short record takes to look at so many of them, one after another. */
+/* Names, members and places that are looked at in the time of a short record. */
 #define MEET_NAMES_OF_RECORD 16
 #define MEET_PLACES_OF_RECORD 512
 #define MEET_MEMBERS_OF_RECORD 32
@@ -193,18 +193,18 @@ bool meet_may_use(const struct meet_member *m, const char *text, uint32_t len);
 /* As meet_name_new(), for the member's source. */
 struct meet_name *meet_begin(struct meet_member *m, const char *text, uint32_t len, uint32_t size,
 			     enum wire_status *status, const char **why);
-/* What it says of itself, kept. False: no memory. */
+/* Keeps the addresses that it says. False: no memory. */
 bool meet_keep_addresses(struct meet_member *m, const char *addresses, uint32_t len);
 /* It was told, or is about to be, that `name` has no place for it; NULL: it has. Whether to ask again in a turn: a
  * program may end and begin again, and the end of its connection may be behind its request, or not be complete. */
 bool meet_asks_again(struct meet_member *m, const struct meet_name *name);
 
-/* In a list of the thread's, so that it has turns. And in none. */
+/* Puts it into a list of the thread's, so that it has turns; and takes it out. */
 void meet_list(struct meet_member *m, struct list *list);
 void meet_rest(struct meet_member *m);
-/* It waits for so long, with the request of this id unanswered. */
+/* Begins a wait of so long, with the request of this id unanswered. */
 void meet_wait(struct meet_member *m, uint32_t id, uint64_t patience);
-/* It waits no more, and is told why; `arg` is the answer's. */
+/* Ends the wait, and tells why; `arg` is the answer's. */
 void meet_wait_refused(struct meet_member *m, enum wire_status status, uint32_t arg, const char *why);
 
 #endif

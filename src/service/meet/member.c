@@ -92,7 +92,7 @@ bool meet_keep_addresses(struct meet_member *m, const char *addresses, uint32_t 
 }
 
 /* A member is about to leave: its connection ends. */
-static bool loses(const struct meet_name *name)
+static bool name_loses_member(const struct meet_name *name)
 {
 	for (uint32_t i = 0; i < name->size; i++)
 		if (name->member[i] && !conn_established(name->member[i]->conn))
@@ -108,7 +108,7 @@ bool meet_asks_again(struct meet_member *m, const struct meet_name *name)
 	if (!name)
 		return false;
 	conn_charge(m->conn, name->size / MEET_MEMBERS_OF_RECORD);
-	return !again || loses(name);
+	return !again || name_loses_member(name);
 }
 
 void meet_revised(struct conn *conn)
@@ -164,7 +164,7 @@ void meet_wait_refused(struct meet_member *m, enum wire_status status, uint32_t 
 	meet_refuse(m, reply, status, why);
 }
 
-/* At some of them, when a member's time is up; then at the next ones in the turns that follow. */
+/* Looks at some of them, when a member's time is up; then at the next ones in the turns that follow. */
 int meet_turn(struct meet_thread *t)
 {
 	uint64_t now = service_part_now(&t->part);

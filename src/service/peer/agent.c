@@ -1,4 +1,5 @@
 /* agent.c: a connection of the peer service: its end, and what it is told when its group is complete. */
+#include "service/internal.h"
 #include "service/peer/peer.h"
 
 #define TELL_BYTES (256u * 1024) /* in one turn, so that a large group does not make the others wait */
@@ -53,12 +54,9 @@ void meeting_agent_part(struct meeting_agent *a)
 static void agent_closed(struct conn *conn, int error, const char *reason)
 {
 	struct meeting_agent *a = conn_context(conn);
-	struct conn_info info;
 
-	if (error) {
-		conn_get_info(conn, &info);
-		log_warn("peer", "%s (%s): %s", info.peer, info.transport, reason);
-	}
+	if (error)
+		service_warn("peer", conn, reason);
 	meeting_agent_part(a);
 	meet_agent_free(a);
 }
@@ -108,7 +106,7 @@ static uint32_t tell_page(struct meeting_agent *a)
 	return used;
 }
 
-/* In turn, a page to each. */
+/* Tells them in turn, a page to each. */
 static int tell_some(struct meeting_thread *t)
 {
 	uint32_t told = 0, used;

@@ -45,7 +45,7 @@ static uint32_t put_ranks(const struct meet_name *group, enum meet_presence pres
 	return n;
 }
 
-/* Where a member takes any rank, none is missing by its number. */
+/* No rank is missing by its number where a member takes any. */
 static bool ranks_are_named(const struct meet_name *group)
 {
 	for (uint32_t i = 0; i < group->here; i++)

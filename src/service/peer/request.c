@@ -27,40 +27,43 @@ static bool asked_decode(const struct meeting_agent *a, const struct wire_record
 	return wire_printable(out->name, len) && meet_is_of(&a->m, out->name, out->join.name_len);
 }
 
+static __attribute__((format(printf, 4, 5))) enum wire_status asked_wrong(enum wire_status status, char *why,
+									  size_t size, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, size, format, args);
+	va_end(args);
+	return status;
+}
+
 /* WIRE_OK, or what is wrong with it, in words. */
 static enum wire_status asked_check(const struct meeting_agent *a, const struct asked *asked, char *why, size_t size)
 {
 	const struct wire_peer_join *join = &asked->join;
 	uint32_t most = (uint32_t)meeting_service_of(a)->settings.members;
 
-	if (a->m.role != MEET_FRESH) {
-		snprintf(why, size,
-			 "this connection is a member of a group; a further group needs a further connection");
-		return WIRE_EXISTS;
-	}
-	if (!join->name_len || join->name_len > WIRE_PEER_NAME_MAX) {
-		snprintf(why, size, "a name of %u bytes; from 1 to %u are allowed", join->name_len, WIRE_PEER_NAME_MAX);
-		return WIRE_TOO_LARGE;
-	}
-	if (asked->addresses_len > WIRE_PEER_ADDRESSES_MAX) {
-		snprintf(why, size, "%u bytes of addresses; up to %u are allowed", asked->addresses_len,
-			 WIRE_PEER_ADDRESSES_MAX);
-		return WIRE_TOO_LARGE;
-	}
-	if (!join->size || join->size > most) {
-		snprintf(why, size, "a group of %u members; from 1 to %u are allowed, see peer.members", join->size,
-			 most);
-		return WIRE_RANGE;
-	}
-	if (join->rank != WIRE_PEER_ANY_RANK && join->rank >= join->size) {
-		snprintf(why, size, "rank %u of %u; the last is %u", join->rank, join->size, join->size - 1);
-		return WIRE_RANGE;
-	}
-	if (!meet_may_use(&a->m, asked->name, join->name_len)) {
-		snprintf(why, size, MEET_NO_RIGHT);
-		return WIRE_DENIED;
-	}
-	return WIRE_OK;
+	if (a->m.role != MEET_FRESH)
+		return asked_wrong(
+			WIRE_EXISTS, why, size,
+			"this connection is a member of a group; a further group needs a further connection");
+	if (!join->name_len || join->name_len > WIRE_PEER_NAME_MAX)
+		return asked_wrong(WIRE_TOO_LARGE, why, size, "a name of %u bytes; from 1 to %u are allowed",
+				   join->name_len, WIRE_PEER_NAME_MAX);
+	if (asked->addresses_len > WIRE_PEER_ADDRESSES_MAX)
+		return asked_wrong(WIRE_TOO_LARGE, why, size, "%u bytes of addresses; up to %u are allowed",
+				   asked->addresses_len, WIRE_PEER_ADDRESSES_MAX);
+	if (!join->size || join->size > most)
+		return asked_wrong(WIRE_RANGE, why, size,
+				   "a group of %u members; from 1 to %u are allowed, see peer.members", join->size,
+				   most);
+	if (join->rank != WIRE_PEER_ANY_RANK && join->rank >= join->size)
+		return asked_wrong(WIRE_RANGE, why, size, "rank %u of %u; the last is %u", join->rank, join->size,
+				   join->size - 1);
+	return meet_may_use(&a->m, asked->name, join->name_len)
+		       ? WIRE_OK
+		       : asked_wrong(WIRE_DENIED, why, size, "%s", MEET_NO_RIGHT);
 }
 
 /* The group that it may be one of, `group` or a new one; NULL: see `status` and `why`. */
