@@ -59,6 +59,7 @@ int daemon_configure(struct daemon *d)
 	int rc;
 
 	d->started = time_now();
+	d->started_at = d->configured_at = time(NULL);
 	if (!d->options.config && access(SYSCONFDIR "/rdmad.conf", F_OK) == 0)
 		d->options.config = SYSCONFDIR "/rdmad.conf";
 	/* In the background the working directory is another. */
@@ -410,7 +411,9 @@ int daemon_reload(struct daemon *d, struct reloaded *told)
 	logging_gather(told->reasons, sizeof(told->reasons));
 	rc = read_again(d, &fresh, &access);
 	logging_gather(NULL, 0);
+	d->reload_failed = rc != 0;
 	if (rc == 0) {
+		d->configured_at = time(NULL);
 		hold_back(&r, fresh);
 		config_merge(d->config, fresh, setting_changed, &r);
 		workers_tell(d, WORKER_SETTINGS);

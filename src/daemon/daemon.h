@@ -12,6 +12,8 @@
 
 #include "service/service.h"
 
+#include <time.h>
+
 struct daemon;
 
 /*
@@ -269,7 +271,8 @@ struct worker_report {
 	struct conn_group_stats conn;
 	struct stream_stats stream;
 	struct service_counts service;
-	struct conn_info *list; /* NULL unless asked for */
+	uint64_t kind[FABRIC_TRANSPORTS][WIRE_SERVICES]; /* connections */
+	struct conn_info *list;                          /* NULL unless asked for */
 	size_t count, size;
 	uint64_t disconnect; /* not 0: the list has this connection alone, which is ended */
 };
@@ -425,6 +428,17 @@ struct json_t *status_resources_json(const struct status *status);
 void status_log(void *arg, struct status *status);
 
 /*
+ * metrics/: the same for a monitoring system; metrics/metrics.h has what its files share.
+ */
+enum metrics_state { METRICS_LOADING, METRICS_READY, METRICS_DRAINING };
+
+enum metrics_state metrics_state_of(const struct daemon *daemon); /* that has started */
+/* The answer to rdmactl metrics. NULL: no memory. */
+struct json_t *metrics_json(const struct status *status);
+/* A line for each metric: name, type, unit, labels and help, apart by tabs. */
+void metrics_print_table(FILE *out);
+
+/*
  * daemon.c: what all of it shares, and what signals do. Main thread; the workers read `shared`.
  */
 struct daemon {
@@ -461,10 +475,12 @@ struct daemon {
 	uint64_t refused[WIRE_REASONS]; /* before a worker saw them */
 	struct control *control;
 	uint64_t started;
-	_Atomic int fatal; /* errno for which the process is to end, from a service; 0: none */
-	bool draining;     /* no new connections */
-	bool ending;       /* and the end comes with the last one, or when drain_timeout has passed */
-	bool detached;     /* in the background, without stderr */
+	time_t started_at, configured_at; /* by the system's clock: the start, and the last configuration that holds */
+	bool reload_failed;               /* the last one */
+	_Atomic int fatal;                /* errno for which the process is to end, from a service; 0: none */
+	bool draining;                    /* no new connections */
+	bool ending;                      /* and the end comes with the last one, or when drain_timeout has passed */
+	bool detached;                    /* in the background, without stderr */
 };
 
 /* What begins with it is for the main thread only. */

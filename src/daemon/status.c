@@ -118,6 +118,9 @@ static void report_answered(struct worker_message *m)
 	status_add_conn(total, &from->conn);
 	status_add_stream(total, &from->stream);
 	service_counts_add(&total->service, &from->service);
+	for (unsigned t = 0; t < FABRIC_TRANSPORTS; t++)
+		for (unsigned id = 0; id < WIRE_SERVICES; id++)
+			total->kind[t][id] += from->kind[t][id];
 	if (from->list)
 		all = realloc(total->list, (total->count + from->count + 1) * sizeof(*all));
 	if (all) {

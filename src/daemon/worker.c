@@ -240,6 +240,27 @@ static void add_stream_info(void *arg, struct stream *stream)
 		stream_close(stream, -ECONNRESET, "disconnected by the operator");
 }
 
+static void report_connection(void *arg, struct conn *conn)
+{
+	struct worker_report *report = arg;
+
+	report->kind[conn_transport(conn) - fabric_transports][conn_request(conn)->service]++;
+	if (report->list)
+		add_info(report, conn);
+}
+
+static void report_stream(void *arg, struct stream *stream)
+{
+	const struct fabric_transport *transport = fabric_transport_find(stream_transport(stream));
+	struct worker_report *report = arg;
+
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		if (strcmp(wire_service_name(id), stream_service(stream)) == 0)
+			report->kind[transport - fabric_transports][id]++;
+	if (report->list)
+		add_stream_info(report, stream);
+}
+
 /* The list has room for the connections that there are now. */
 static void worker_begin_report(struct worker *w, struct worker_message *m)
 {
@@ -315,15 +336,13 @@ static void worker_step_report(struct worker *w)
 	struct conn_group_stats stats;
 
 	if (w->reported < w->groups) {
-		if (!conn_group_step_stats(w->group[w->reported], REPORT_STEP, report->list ? add_info : NULL, report,
-					   &stats))
+		if (!conn_group_step_stats(w->group[w->reported], REPORT_STEP, report_connection, report, &stats))
 			return;
 		status_add_conn(report, &stats);
 		w->reported++;
 		return;
 	}
-	if (report->list)
-		stream_group_each(w->streams, add_stream_info, report);
+	stream_group_each(w->streams, report_stream, report);
 	stream_group_get_stats(w->streams, &report->stream);
 	service_thread_get_counts(&w->services, &report->service);
 	w->report = NULL;

@@ -449,6 +449,16 @@ static int ask_local(int fd, struct sockaddr *sa, socklen_t *len)
 	return getsockname(fd, sa, len);
 }
 
+const char *stream_service(const struct stream *s)
+{
+	return s->service;
+}
+
+const char *stream_transport(const struct stream *s)
+{
+	return s->from.sin6_family == AF_UNSPEC ? "unix" : "tcp";
+}
+
 void stream_get_info(const struct stream *s, struct stream_info *out)
 {
 	int family = AF_UNIX;
