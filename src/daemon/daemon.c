@@ -178,6 +178,7 @@ static void main_woken(void *arg)
 
 	must(daemon_is_main(d));
 	workers_collect(d);
+	metrics_turn(d);
 	daemon_drained(d);
 	if (atomic_load(&d->fatal))
 		loop_break(d->loop);
@@ -194,6 +195,7 @@ static void daemon_tick(void *arg)
 	for (unsigned i = 0; i < d->fabrics; i++)
 		listeners_progress(&d->fabric[i]);
 	streams_tick(d);
+	metrics_turn(d);
 	daemon_drained(d);
 	loop_set_timer(d->tick, next - now);
 }
@@ -295,6 +297,7 @@ int daemon_ready(struct daemon *d)
 	log_info("rdmad", "ready, workers %u", d->workers);
 	snprintf(state, sizeof(state), "READY=1\nSTATUS=ready\nX_RDMAD_PORT=%u", listeners_port(d));
 	notify_send(state);
+	metrics_tell(d, METRICS_READY);
 	process_ready();
 	return 0;
 }
@@ -307,6 +310,7 @@ void daemon_drain(struct daemon *d)
 	log_info("rdmad", "draining: no new connections; there are %llu", (unsigned long long)workers_load(d));
 	notify_send("STATUS=draining: no new connections");
 	d->draining = true;
+	metrics_tell(d, METRICS_DRAINING);
 	workers_tell(d, WORKER_LEAVE);
 }
 

@@ -28,7 +28,8 @@ struct loop_watch; /* a descriptor, a signal or a timer */
 typedef void (*loop_fn)(void *arg);
 
 int loop_create(struct loop **out);
-void loop_destroy(struct loop *loop); /* its watches first; NULL is fine */
+struct event_base *loop_base(struct loop *loop); /* for the other doors to parts of libevent */
+void loop_destroy(struct loop *loop);            /* its watches first; NULL is fine */
 
 /* NULL: no memory or a descriptor that cannot be watched; logged. A watch may be removed in its own
  * callback. */
@@ -82,8 +83,9 @@ struct config {
 	uint64_t auth_local;            /* enum access_local */
 	uint64_t auth_encrypt;          /* enum conn_encrypt */
 	bool auth_munge;
-	bool insecure;                /* other machines may come without keys */
-	void *service[WIRE_SERVICES]; /* values of the service's own settings; NULL: it has none */
+	bool insecure;                      /* other machines may come without keys */
+	struct setting_list metrics_listen; /* each passes address_parse(), without a scheme */
+	void *service[WIRE_SERVICES];       /* values of the service's own settings; NULL: it has none */
 };
 
 /* What the command line says in place of the file. */
@@ -367,6 +369,8 @@ const char *listen_advice(const struct sockaddr *sa, int error); /* "" or what t
 /*
  * streams.c: the same for services whose connections are streams. Main thread.
  */
+int listen_tcp(const struct sockaddr *sa, socklen_t len, int *out); /* 0 or -errno */
+
 struct stream_listener {
 	int fd;
 	struct daemon *daemon;
@@ -430,11 +434,20 @@ void status_log(void *arg, struct status *status);
 /*
  * metrics/: the same for a monitoring system; metrics/metrics.h has what its files share.
  */
+#define METRICS_PORT 7472
+
+struct metrics_server;
 enum metrics_state { METRICS_LOADING, METRICS_READY, METRICS_DRAINING };
 
 enum metrics_state metrics_state_of(const struct daemon *daemon); /* that has started */
 /* The answer to rdmactl metrics. NULL: no memory. */
 struct json_t *metrics_json(const struct status *status);
+/* By HTTP, where the configuration has an address for it: 0 or an exit status. */
+int metrics_open(struct daemon *daemon);
+void metrics_close(struct daemon *daemon);
+void metrics_turn(struct daemon *daemon); /* of the main thread: again and again, and when it is woken */
+void metrics_tell(struct daemon *daemon, enum metrics_state state);
+const char *metrics_address(const struct daemon *daemon, unsigned i); /* NULL: there are no more */
 /* A line for each metric: name, type, unit, labels and help, apart by tabs. */
 void metrics_print_table(FILE *out);
 
@@ -474,6 +487,7 @@ struct daemon {
 	struct quota *sources;          /* connections; the main thread takes */
 	uint64_t refused[WIRE_REASONS]; /* before a worker saw them */
 	struct control *control;
+	struct metrics_server *metrics; /* NULL: not by HTTP */
 	uint64_t started;
 	time_t started_at, configured_at; /* by the system's clock: the start, and the last configuration that holds */
 	bool reload_failed;               /* the last one */

@@ -195,6 +195,16 @@ static json_t *missing_json(const struct daemon *d)
 	return array;
 }
 
+static json_t *metrics_addresses_json(const struct daemon *d)
+{
+	json_t *array = json_array();
+	const char *address;
+
+	for (unsigned i = 0; (address = metrics_address(d, i)); i++)
+		json_array_append_new(array, json_string(address));
+	return array;
+}
+
 static json_t *services_json(const struct daemon *d)
 {
 	json_t *array = json_array();
@@ -287,6 +297,7 @@ json_t *status_json(const struct status *status)
 	json_object_set_new(o, "services", services_json(d));
 	json_object_set_new(o, "listen", listeners_json(d));
 	json_object_set_new(o, "missing", missing_json(d));
+	json_object_set_new(o, "metrics", metrics_addresses_json(d));
 	json_object_set_new(o, "counters", counters_json(status));
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		if (service_is_open(&d->shared, id) && service_find(id)->status)
