@@ -46,8 +46,9 @@ static json_t *transports_json(const struct daemon *d)
 	for (unsigned i = 0; i < d->missings; i++)
 		json_object_set_new(o, d->missing[i].transport->name, json_integer(0));
 	for (unsigned i = 0; i < d->listeners; i++)
-		if (d->listener[i].handle)
-			json_object_set_new(o, d->listener[i].transport->name, json_integer(1));
+		if (d->listener[i].handle || !json_object_get(o, d->listener[i].transport->name))
+			json_object_set_new(o, d->listener[i].transport->name,
+					    json_integer(d->listener[i].handle != NULL));
 	for (unsigned i = 0; i < d->streams; i++)
 		json_object_set_new(o, d->stream[i].transport, json_integer(1));
 	return o;
