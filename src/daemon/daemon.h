@@ -268,8 +268,13 @@ enum worker_word {
 	WORKER_ACCESS = 8,   /* look at the key and the rights of each again */
 };
 
+#define WORKERS_MAX 256
+
 /* What a worker says of itself. */
 struct worker_report {
+	unsigned worker;
+	uint64_t busy;        /* ns of turns in which something was done */
+	struct buckets turns; /* and of each of them */
 	struct conn_group_stats conn;
 	struct stream_stats stream;
 	struct service_counts service;
@@ -414,6 +419,7 @@ struct status {
 	struct daemon *daemon;
 	unsigned pending;
 	struct worker_report total;
+	uint64_t busy[WORKERS_MAX];
 	void (*done)(void *arg, struct status *status); /* status is freed on return */
 	void *arg;
 };

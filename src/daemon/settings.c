@@ -91,7 +91,7 @@ static const struct setting general[] = {
 	 .help = "Use this RDMA device only, or one port of it, \"mlx5_0:2\". Unset: every active one."},
 	{"services", SETTING_SET, AT(services), SETTING_EVERY, .choice = service_choice, .reload = true,
 	 .help = "Services to offer."},
-	{"workers", SETTING_NUMBER, AT(workers), "0", 0, 256, .effective = workers_effective,
+	{"workers", SETTING_NUMBER, AT(workers), "0", 0, WORKERS_MAX, .effective = workers_effective,
 	 .help = "Threads that serve connections. 0: half as many as processors."},
 	{"poll", SETTING_TIME, AT(poll), "200us", 0, TIME_S, .always = true, .reload = true,
 	 .help = "How long a worker that has nothing to do may poll before it sleeps. Polling saves\n"

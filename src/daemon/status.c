@@ -118,6 +118,8 @@ static void report_answered(struct worker_message *m)
 	status_add_conn(total, &from->conn);
 	status_add_stream(total, &from->stream);
 	service_counts_add(&total->service, &from->service);
+	status->busy[from->worker] = from->busy;
+	buckets_merge(&total->turns, &from->turns);
 	for (unsigned t = 0; t < FABRIC_TRANSPORTS; t++)
 		for (unsigned id = 0; id < WIRE_SERVICES; id++)
 			total->kind[t][id] += from->kind[t][id];

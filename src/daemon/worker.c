@@ -31,6 +31,9 @@ struct worker {
 	struct service_thread services;
 	struct spin spin;
 	unsigned unpublished; /* turns since worker_publish() */
+	bool worked;          /* the last turn: its time is to be counted */
+	uint64_t busy;        /* ns of such turns */
+	struct buckets turns;
 	bool draining;
 	uint64_t drain_look; /* when to look again */
 	atomic_bool quit;
@@ -81,16 +84,29 @@ static void worker_publish(struct worker *w)
 		loop_wake(w->daemon->loop);
 }
 
+/* The turn that has ended did something. */
+static void worker_time(struct worker *w, uint64_t now)
+{
+	uint64_t took = now - w->services.now;
+
+	w->busy += took;
+	buckets_add(&w->turns, BUCKETS_REQUEST, took, 1);
+	service_thread_time(&w->services, took);
+}
+
 static int worker_turn(struct worker *w, uint64_t now)
 {
 	int n = 0;
 
 	must(worker_runs_here(w));
+	if (w->worked)
+		worker_time(w, now);
 	w->services.now = now;
 	for (unsigned i = 0; i < w->groups; i++)
 		n += conn_group_progress(w->group[i], now);
 	n += stream_group_progress(w->streams, now);
 	n += service_thread_progress(&w->services);
+	w->worked = n > 0;
 	if (n > 0 || ++w->unpublished == PUBLISH_TURNS)
 		worker_publish(w);
 	return n;
@@ -345,6 +361,9 @@ static void worker_step_report(struct worker *w)
 	stream_group_each(w->streams, report_stream, report);
 	stream_group_get_stats(w->streams, &report->stream);
 	service_thread_get_counts(&w->services, &report->service);
+	report->worker = w->index;
+	report->busy = w->busy;
+	report->turns = w->turns;
 	w->report = NULL;
 	worker_answer(w, m);
 }

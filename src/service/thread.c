@@ -129,6 +129,29 @@ void service_thread_end(struct service_thread *thread)
 		part->service->end(part);
 }
 
+void service_thread_time(struct service_thread *thread, uint64_t took)
+{
+	must(service_thread_is_mine(thread));
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		struct service_part *part = thread->part[id];
+		uint64_t answered[SERVICE_CLASSES];
+
+		if (!part || !part->service->answered)
+			continue;
+		part->service->answered(part, answered);
+		for (unsigned i = 0; i < SERVICE_CLASSES; i++) {
+			uint64_t times = answered[i] - part->timed[i];
+
+			if (!times)
+				continue;
+			must(part->late[i] <= times);
+			buckets_add(&part->took[i], BUCKETS_REQUEST, took, times - part->late[i]);
+			part->timed[i] = answered[i];
+			part->late[i] = 0;
+		}
+	}
+}
+
 void service_thread_get_counts(const struct service_thread *thread, struct service_counts *out)
 {
 	must(service_thread_is_mine(thread));
@@ -138,6 +161,7 @@ void service_thread_get_counts(const struct service_thread *thread, struct servi
 		if (!part)
 			continue;
 		memcpy(out->of[id], part->count, sizeof(out->of[id]));
+		memcpy(out->took[id], part->took, sizeof(out->took[id]));
 		if (part->active && part->service->count)
 			part->service->count(part, out->of[id]);
 	}
@@ -148,6 +172,9 @@ void service_counts_add(struct service_counts *into, const struct service_counts
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		for (unsigned i = 0; i < SERVICE_COUNTERS; i++)
 			into->of[id][i] += from->of[id][i];
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		for (unsigned i = 0; i < SERVICE_CLASSES; i++)
+			buckets_merge(&into->took[id][i], &from->took[id][i]);
 }
 
 int service_accept(const struct service *service, struct service_thread *thread, struct conn_group *group,

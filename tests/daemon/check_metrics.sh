@@ -60,6 +60,23 @@ test_numbers() {
 	has 'rdmad_log_changes_total' 1
 	has "rdmad_transport_available{transport=\"${server%%:*}\"}" 1
 	has 'rdmad_kv_memory_limit_bytes' $((64 << 20))
+	# Each answer is in a histogram once; those that waited for the log with the time of that.
+	has 'rdmad_request_duration_seconds_count{service="kv",class="write"}' 1
+	has 'rdmad_request_duration_seconds_count{service="kv",class="read"}' 3
+	has 'rdmad_request_duration_seconds_bucket{service="kv",class="read",le="+Inf"}' 3
+	has 'rdmad_request_duration_seconds_count{service="kv",class="scan"}' 0
+	expect 0 bench kv -n 3000 -s 64,100K -o set -c 2
+	expect 0 bench kv -n 3000 -s 64 -o get -c 2 -d 8
+	expect 0 metrics
+	is_well_formed
+	for class in read write scan; do
+		case $class in read) names='get exists stat info' ;; write) names='set delete expire incr edit' ;; scan) names='scan flush' ;; esac
+		counted=0
+		for name in $names; do counted=$((counted + $(value "rdmad_requests_total{service=\"kv\",operation=\"$name\"}"))); done
+		has "rdmad_request_duration_seconds_count{service=\"kv\",class=\"$class\"}" "$counted"
+	done
+	awk '/^rdmad_worker_turn_duration_seconds_count/ { turns = $2 } /^rdmad_worker_busy_seconds_total/ { busy += $2 }
+		END { exit !(turns > 0 && busy > 0) }' "$dir/out" || fail "the workers did nothing"
 	# Each metric of a daemon with a log and without devices is there.
 	sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' "$dir/out" | sort >"$dir/told"
 	cut -f1 "$dir/table" | grep -Ev '^rdmad_(rdma_port|gpu_sessions|gpu_sessions_limit$|client_used|memlock)' | sort | comm -13 "$dir/told" - >"$dir/lacking"

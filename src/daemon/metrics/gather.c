@@ -54,6 +54,46 @@ static json_t *transports_json(const struct daemon *d)
 	return o;
 }
 
+static json_t *buckets_json(const struct buckets *b, struct buckets_scale scale)
+{
+	json_t *counts = json_array();
+
+	for (unsigned i = 0; i <= scale.count; i++)
+		json_array_append_new(counts, json_integer((json_int_t)b->count[i]));
+	return json_pack("{s:I, s:o, s:I}", "first", (json_int_t)scale.first, "counts", counts, "sum",
+			 (json_int_t)b->sum);
+}
+
+static json_t *durations_json(const struct daemon *d, const struct service_counts *counts)
+{
+	static const char *const names[] = {
+		[SERVICE_READ] = "read", [SERVICE_WRITE] = "write", [SERVICE_SCAN] = "scan"};
+	json_t *o = json_object();
+
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		json_t *classes = json_object();
+
+		for (unsigned i = 0; i < SERVICE_CLASSES; i++)
+			if (service_is_open(&d->shared, id) && service_find(id)->answered)
+				json_object_set_new(classes, names[i],
+						    buckets_json(&counts->took[id][i], BUCKETS_REQUEST));
+		json_object_set_new(o, wire_service_name(id), classes);
+	}
+	return o;
+}
+
+static json_t *busy_json(const struct status *status)
+{
+	json_t *o = json_object();
+	char name[16];
+
+	for (unsigned i = 0; i < status->daemon->workers; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		json_object_set_new(o, name, json_integer((json_int_t)status->busy[i]));
+	}
+	return o;
+}
+
 /* Of transports that are offered and services that are open; others have no connections. */
 static json_t *connections_json(const struct daemon *d, const struct worker_report *total)
 {
@@ -144,6 +184,9 @@ json_t *metrics_gather(const struct status *status)
 	json_object_set_new(o, "transports", transports_json(d));
 	json_object_set_new(o, "connections_of", connections_json(d, &status->total));
 	json_object_set_new(o, "refused_of", refused_json(d, &status->total));
+	json_object_set_new(o, "durations", durations_json(d, &status->total.service));
+	json_object_set_new(o, "turns", buckets_json(&status->total.turns, BUCKETS_REQUEST));
+	json_object_set_new(o, "busy", busy_json(status));
 	json_object_set_new(o, "devices", devices_json(d));
 	json_object_set_new(o, "reload",
 			    json_pack("{s:i, s:I}", "successful", !d->reload_failed, "success_seconds",

@@ -10,9 +10,10 @@
 
 #include <jansson.h>
 
-enum metric_type { METRIC_COUNTER, METRIC_GAUGE };
+enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 
-/* Where numbers are in what metrics_gather() made. */
+/* Where numbers are in what metrics_gather() made. Of a histogram there is an object: "first", the bound of the first
+ * bucket, which doubles from one to the next; "counts" of the buckets, the last without a bound; "sum". */
 struct metric_source {
 	const char *values; /* of the first labels, separated by commas; "": none of them is fixed */
 	/* Names of members, separated by dots; a "*" is each member, whose name is the next label's value. */

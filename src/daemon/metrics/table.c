@@ -33,6 +33,10 @@ const struct metric metrics[] = {
 	{"rdmad_config_last_reload_success_timestamp_seconds", METRIC_GAUGE, "seconds", "",
 	 "When the configuration that holds was read, since 1970.", 0, ONE("reload.success_seconds")},
 	{"rdmad_workers", METRIC_GAUGE, "", "", "Threads that serve connections.", 0, ONE("workers")},
+	{"rdmad_worker_busy_seconds_total", METRIC_COUNTER, "seconds", "worker",
+	 "Time of turns in which the worker found something to do; polling is none.", NS, ONE("busy.*")},
+	{"rdmad_worker_turn_duration_seconds", METRIC_HISTOGRAM, "seconds", "",
+	 "How long each of these turns took: others wait meanwhile.", NS, ONE("turns")},
 
 	/* Transports and devices. */
 	{"rdmad_transport_available", METRIC_GAUGE, "", "transport",
@@ -108,6 +112,8 @@ const struct metric metrics[] = {
 	      {"gpu,refused", "counters.gpu_refused"}, {"channel,refused", "counters.channel_refused"},
 	      {"peer,refused", "counters.peer_refused"}, {"memcached,too_large", "counters.memcached_store_too_large"},
 	      {"memcached,full", "counters.memcached_store_no_memory"})},
+	{"rdmad_request_duration_seconds", METRIC_HISTOGRAM, "seconds", "service,class",
+	 "How long requests took in the daemon, until their answer had left.", NS, ONE("durations.*.*")},
 	{"rdmad_authentication_failures_total", METRIC_COUNTER, "", "reason",
 	 "Clients without the key or the password that they need.", 0,
 	 FROM({"unknown_key", "refused_of.key"}, {"unproved", "counters.unproved"},

@@ -15,7 +15,8 @@ struct text {
 	unsigned labels;
 };
 
-static const char *const types[] = {[METRIC_COUNTER] = "counter", [METRIC_GAUGE] = "gauge"};
+static const char *const types[] = {
+	[METRIC_COUNTER] = "counter", [METRIC_GAUGE] = "gauge", [METRIC_HISTOGRAM] = "histogram"};
 
 /* In OpenMetrics a family's name lacks what all of its samples end in. */
 static int family_length(const struct text *t)
@@ -48,7 +49,8 @@ static void put_escaped(FILE *out, const char *s, size_t n)
 	}
 }
 
-static void put_labels(const struct text *t)
+/* `le`: the bound of a bucket; NULL: none. */
+static void put_labels(const struct text *t, const char *le)
 {
 	const char *name = t->metric->labels;
 
@@ -60,20 +62,50 @@ static void put_labels(const struct text *t)
 		fputc('"', t->out);
 		name += n + (name[n] == ',');
 	}
-	if (t->labels)
+	if (le)
+		fprintf(t->out, "%sle=\"%s\"", t->labels ? "," : "{", le);
+	if (t->labels || le)
 		fputc('}', t->out);
+}
+
+/* Of buckets those that are up to a bound are counted together. */
+static void put_histogram(struct text *t, const json_t *from)
+{
+	const struct metric *m = t->metric;
+	const json_t *counts = json_object_get(from, "counts");
+	double bound = json_number_value(json_object_get(from, "first")) * m->scale;
+	size_t n = json_array_size(counts);
+	long long all = 0;
+	char le[32];
+
+	for (size_t i = 0; i < n; i++, bound *= 2) {
+		all += json_integer_value(json_array_get(counts, i));
+		snprintf(le, sizeof(le), "%.9g", bound);
+		fprintf(t->out, "%s_bucket", m->name);
+		put_labels(t, i + 1 < n ? le : "+Inf");
+		fprintf(t->out, " %lld\n", all);
+	}
+	fprintf(t->out, "%s_sum", m->name);
+	put_labels(t, NULL);
+	fprintf(t->out, " %.15g\n%s_count", json_number_value(json_object_get(from, "sum")) * m->scale, m->name);
+	put_labels(t, NULL);
+	fprintf(t->out, " %lld\n", all);
 }
 
 static void put_sample(struct text *t, const json_t *number)
 {
 	const struct metric *m = t->metric;
 
-	if (!json_is_number(number))
+	if (!json_is_number(number) && !(m->type == METRIC_HISTOGRAM && json_is_object(number)))
 		return;
 	if (!t->begun)
 		put_head(t);
+	if (m->type == METRIC_HISTOGRAM) {
+		put_histogram(t, number);
+		return;
+	}
 	fputs(m->name, t->out);
-	put_labels(t);
+	put_labels(t, NULL);
 	if (m->scale == 0 && json_is_integer(number))
 		fprintf(t->out, " %lld\n", (long long)json_integer_value(number));
 	else
