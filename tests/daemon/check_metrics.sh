@@ -27,11 +27,22 @@ test_table() {
 	"$srcdir/scripts/metrics" <"$dir/table" >"$dir/out" 2>&1 || fail "the manual has another table"
 	[[ $(cut -f1 "$dir/table" | sort | uniq -d) == '' ]] || fail "a metric has two rows"
 	# One that the page lacks is found, and written.
-	mkdir -p "$dir/top/man"
+	mkdir -p "$dir/top/man" "$dir/top/etc"
 	grep -v '^\.It Va rdmad_kv_items$' "$srcdir/man/rdmad-metrics.7" >"$dir/top/man/rdmad-metrics.7"
 	"$srcdir/scripts/metrics" "$dir/top" <"$dir/table" >"$dir/out" 2>&1 && fail "a page without rdmad_kv_items passes"
 	"$srcdir/scripts/metrics" "$dir/top" --write <"$dir/table" >"$dir/out" 2>&1 || fail "--write"
 	cmp -s "$srcdir/man/rdmad-metrics.7" "$dir/top/man/rdmad-metrics.7" || fail "--write makes another page"
+	cmp -s "$srcdir/etc/rdmad-dashboard.json" "$dir/top/etc/rdmad-dashboard.json" || fail "--write makes another dashboard"
+	# Its panels have places of their own, and Prometheus understands what they ask for.
+	jq -e '.panels | length == 12 and ([.[].id] | unique | length == 12) and ([.[].gridPos] | unique | length == 12) and
+		all(.[]; (.title | length > 0) and (.description | length > 0) and (.targets | length > 0))' \
+		"$srcdir/etc/rdmad-dashboard.json" >/dev/null || fail "the dashboard's panels"
+	{
+		echo 'groups: [{ name: panels, rules: ['
+		jq -r '.panels[].targets[].expr | gsub("\\$__rate_interval"; "5m") | {record: "a:b", expr: .} | tojson + ","' "$srcdir/etc/rdmad-dashboard.json"
+		echo ']}]'
+	} >"$dir/panels.yml"
+	ends 0 "SUCCESS: $(jq '[.panels[].targets[]] | length' "$srcdir/etc/rdmad-dashboard.json") rules found" promtool check rules --lint=none "$dir/panels.yml"
 }
 
 test_numbers() {

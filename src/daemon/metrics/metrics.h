@@ -1,7 +1,7 @@
 /*
- * metrics.h: numbers for a monitoring system. table.c has each metric once; the text that is scraped, rdmactl metrics
- * and the table of rdmad-metrics(7) come from there. The numbers are those of the answers status, memory and resources,
- * and what gather.c puts beside them: none is counted twice.
+ * metrics.h: numbers for a monitoring system. table.c has each metric once; the text that is scraped, rdmactl metrics,
+ * the table of rdmad-metrics(7) and the dashboard come from there. The numbers are those of the answers status, memory
+ * and resources, and what gather.c puts beside them: none is counted twice.
  */
 #ifndef RDMAD_DAEMON_METRICS_METRICS_H
 #define RDMAD_DAEMON_METRICS_METRICS_H
