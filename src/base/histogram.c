@@ -75,16 +75,6 @@ double histogram_mean(const struct histogram *h)
 	return h->count ? h->sum / (double)h->count : 0;
 }
 
-void buckets_add(struct buckets *b, struct buckets_scale scale, uint64_t value, uint64_t times)
-{
-	uint64_t steps = value ? (value - 1) / scale.first : 0;
-	unsigned i = steps ? 64u - (unsigned)__builtin_clzll(steps) : 0;
-
-	must(scale.count < BUCKETS);
-	b->count[MIN(i, scale.count)] += times;
-	b->sum += value * times;
-}
-
 void buckets_merge(struct buckets *into, const struct buckets *from)
 {
 	for (unsigned i = 0; i < BUCKETS; i++)

@@ -78,6 +78,9 @@ struct service_thread {
 	unsigned busy;
 	uintptr_t owner;                          /* thread_self() of the worker while it runs, else 0 */
 	struct service_part *part[WIRE_SERVICES]; /* NULL: the service is not open */
+	/* Of them those whose service has answered(). */
+	struct service_part *timed[WIRE_SERVICES];
+	unsigned timed_count;
 };
 
 /* How a connection comes: the group that it is to be one of, and what the device that it uses can do. */

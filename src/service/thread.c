@@ -44,6 +44,8 @@ static int part_create(struct service_thread *thread, const struct service *serv
 		thread->part[service->id] = part;
 	else
 		free(part);
+	if (rc == 0 && service->answered)
+		thread->timed[thread->timed_count++] = part;
 	return rc;
 }
 
@@ -132,12 +134,10 @@ void service_thread_end(struct service_thread *thread)
 void service_thread_time(struct service_thread *thread, uint64_t took)
 {
 	must(service_thread_is_mine(thread));
-	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
-		struct service_part *part = thread->part[id];
+	for (unsigned n = 0; n < thread->timed_count; n++) {
+		struct service_part *part = thread->timed[n];
 		uint64_t answered[SERVICE_CLASSES];
 
-		if (!part || !part->service->answered)
-			continue;
 		part->service->answered(part, answered);
 		for (unsigned i = 0; i < SERVICE_CLASSES; i++) {
 			uint64_t times = answered[i] - part->timed[i];
