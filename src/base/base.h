@@ -353,6 +353,38 @@ uint64_t histogram_percentile(const struct histogram *h, double percent);
 double histogram_mean(const struct histogram *h);
 
 /*
+ * Also histogram.c: counts in few buckets for monitoring systems, cheap to add to and to send. Bucket i counts values
+ * up to first << i, the last one all others.
+ */
+#define BUCKETS 24
+
+struct buckets {
+	uint64_t count[BUCKETS];
+	uint64_t sum;
+};
+
+struct buckets_scale {
+	uint64_t first;
+	unsigned count; /* at most BUCKETS - 1, and the last beside them */
+};
+
+#define BUCKETS_REQUEST ((struct buckets_scale){1000, 21})    /* ns: 1 us to 1.05 s */
+#define BUCKETS_SYNC ((struct buckets_scale){125 * 1000, 17}) /* ns: 125 us to 8.2 s */
+
+/* Add the value so many times. Here, as a division by a scale that is known costs a multiplication. */
+static inline void buckets_add(struct buckets *buckets, struct buckets_scale scale, uint64_t value, uint64_t times)
+{
+	uint64_t steps = value ? (value - 1) / scale.first : 0;
+	unsigned i = steps ? 64u - (unsigned)__builtin_clzll(steps) : 0;
+
+	must(scale.count < BUCKETS);
+	buckets->count[MIN(i, scale.count)] += times;
+	buckets->sum += value * times;
+}
+
+void buckets_merge(struct buckets *into, const struct buckets *from);
+
+/*
  * FNV-1a (Fowler, Noll, Vo), 64 bits: for small tables where a collision costs little.
  */
 static inline uint64_t hash_bytes(const void *data, size_t len)

@@ -74,3 +74,10 @@ double histogram_mean(const struct histogram *h)
 {
 	return h->count ? h->sum / (double)h->count : 0;
 }
+
+void buckets_merge(struct buckets *into, const struct buckets *from)
+{
+	for (unsigned i = 0; i < BUCKETS; i++)
+		into->count[i] += from->count[i];
+	into->sum += from->sum;
+}

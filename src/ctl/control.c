@@ -263,6 +263,21 @@ static int command_control(const struct ctl_arguments *arguments)
 	return rc;
 }
 
+/* The answer's text as it is: what is scraped by HTTP, too. */
+static int command_metrics(const struct ctl_arguments *arguments)
+{
+	json_t *answer;
+	int rc;
+
+	if (ctl.json)
+		return command_control(arguments);
+	rc = ctl_control_ask("metrics", &answer);
+	if (rc == CTL_OK)
+		fputs(json_string_value(json_object_get(answer, "text")), stdout);
+	json_decref(answer);
+	return rc;
+}
+
 static int64_t number_of(const json_t *object, const char *name)
 {
 	return json_integer_value(json_object_get(object, name));
@@ -299,6 +314,7 @@ const struct ctl_command ctl_control_commands[] = {
 	{"disconnect", command_control, "ID", "end a connection of the daemon", NULL, 1, 1, .local = true},
 	{"memory", command_control, "", "the memory of the daemon", .local = true},
 	{"resources", command_control, "", "descriptors, buffers and queues in use", .local = true},
+	{"metrics", command_metrics, "", "the daemon's metrics, as Prometheus reads them", .local = true},
 	{"reload", command_control, "", "read the configuration again, all or nothing", .local = true},
 	{"drain", command_end, "", "take no new connections, let the present ones finish", end_options, .local = true},
 	{"shutdown", command_end, "", "drain, then end the daemon", end_options, .local = true},

@@ -109,6 +109,7 @@ static const struct command commands[] = {
 	{"disconnect", NEEDS_CONNECTION, .answer = disconnected},
 	{"memory", NEEDS_STATS, .answer = status_memory_json},
 	{"resources", NEEDS_STATS, .answer = status_resources_json},
+	{"metrics", NEEDS_STATS, .answer = metrics_json},
 	{"reload", NEEDS_NOTHING, .act = reload},
 	{"checkpoint", NEEDS_NOTHING, .act = checkpoint},
 	{"drain", NEEDS_NOTHING, .act = agree, .after = daemon_drain},

@@ -60,6 +60,7 @@ int daemon_configure(struct daemon *d)
 	int rc;
 
 	d->started = time_now();
+	d->started_at = d->configured_at = time(NULL);
 	if (!d->options.config && access(SYSCONFDIR "/rdmad.conf", F_OK) == 0)
 		d->options.config = SYSCONFDIR "/rdmad.conf";
 	/* In the background the working directory is another. */
@@ -178,6 +179,7 @@ static void main_woken(void *arg)
 
 	must(daemon_is_main(d));
 	workers_collect(d);
+	metrics_turn(d);
 	daemon_drained(d);
 	if (atomic_load(&d->fatal))
 		loop_break(d->loop);
@@ -194,6 +196,7 @@ static void daemon_tick(void *arg)
 	for (unsigned i = 0; i < d->fabrics; i++)
 		listeners_progress(&d->fabric[i]);
 	streams_tick(d);
+	metrics_turn(d);
 	daemon_drained(d);
 	loop_set_timer(d->tick, next - now);
 }
@@ -295,6 +298,7 @@ int daemon_ready(struct daemon *d)
 	log_info("rdmad", "ready, workers %u", d->workers);
 	snprintf(state, sizeof(state), "READY=1\nSTATUS=ready\nX_RDMAD_PORT=%u", listeners_port(d));
 	notify_send(state);
+	metrics_tell(d, METRICS_READY);
 	process_ready();
 	return 0;
 }
@@ -307,6 +311,7 @@ void daemon_drain(struct daemon *d)
 	log_info("rdmad", "draining: no new connections; there are %llu", (unsigned long long)workers_load(d));
 	notify_send("STATUS=draining: no new connections");
 	d->draining = true;
+	metrics_tell(d, METRICS_DRAINING);
 	workers_tell(d, WORKER_LEAVE);
 }
 
@@ -411,7 +416,9 @@ int daemon_reload(struct daemon *d, struct reloaded *told)
 	logging_gather(told->reasons, sizeof(told->reasons));
 	rc = read_again(d, &fresh, &access);
 	logging_gather(NULL, 0);
+	d->reload_failed = rc != 0;
 	if (rc == 0) {
+		d->configured_at = time(NULL);
 		hold_back(&r, fresh);
 		config_merge(d->config, fresh, setting_changed, &r);
 		workers_tell(d, WORKER_SETTINGS);

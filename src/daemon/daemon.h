@@ -12,6 +12,8 @@
 
 #include "service/service.h"
 
+#include <time.h>
+
 struct daemon;
 
 /*
@@ -26,7 +28,8 @@ struct loop_watch; /* a descriptor, a signal or a timer */
 typedef void (*loop_fn)(void *arg);
 
 int loop_create(struct loop **out);
-void loop_destroy(struct loop *loop); /* its watches first; NULL is fine */
+struct event_base *loop_base(struct loop *loop); /* for the other doors to parts of libevent */
+void loop_destroy(struct loop *loop);            /* its watches first; NULL is fine */
 
 /* NULL: no memory or a descriptor that cannot be watched; logged. A watch may be removed in its own
  * callback. */
@@ -81,8 +84,9 @@ struct config {
 	uint64_t auth_local;            /* enum access_local */
 	uint64_t auth_encrypt;          /* enum conn_encrypt */
 	bool auth_munge;
-	bool insecure;                /* other machines may come without keys */
-	void *service[WIRE_SERVICES]; /* values of the service's own settings; NULL: it has none */
+	bool insecure;                      /* other machines may come without keys */
+	struct setting_list metrics_listen; /* each passes address_parse(), without a scheme */
+	void *service[WIRE_SERVICES];       /* values of the service's own settings; NULL: it has none */
 };
 
 /* What the command line says in place of the file. */
@@ -279,12 +283,18 @@ enum worker_word {
 	WORKER_ACCESS = 8,   /* look at the key and the rights of each again */
 };
 
+#define WORKERS_MAX 256
+
 /* What a worker says of itself. */
 struct worker_report {
+	unsigned worker;
+	uint64_t busy;        /* ns of turns in which something was done */
+	struct buckets turns; /* and of each of them */
 	struct conn_group_stats conn;
 	struct stream_stats stream;
 	struct service_counts service;
-	struct conn_info *list; /* NULL unless asked for */
+	uint64_t kind[FABRIC_TRANSPORTS][WIRE_SERVICES]; /* connections */
+	struct conn_info *list;                          /* NULL unless asked for */
 	size_t count, size;
 	uint64_t disconnect; /* not 0: the list has this connection alone, which is ended */
 };
@@ -386,6 +396,8 @@ const char *listen_advice(const struct sockaddr *sa, int error); /* "" or what t
 /*
  * streams.c: the same for services whose connections are streams. Main thread.
  */
+int listen_tcp(const struct sockaddr *sa, socklen_t len, int *out); /* 0 or -errno */
+
 struct stream_listener {
 	int fd;
 	struct daemon *daemon;
@@ -433,6 +445,7 @@ struct status {
 	struct daemon *daemon;
 	unsigned pending;
 	struct worker_report total;
+	uint64_t busy[WORKERS_MAX];
 	void (*done)(void *arg, struct status *status); /* status is freed on return */
 	void *arg;
 };
@@ -449,6 +462,26 @@ struct json_t *status_connections_json(const struct status *status);
 struct json_t *status_memory_json(const struct status *status);
 struct json_t *status_resources_json(const struct status *status);
 void status_log(void *arg, struct status *status);
+
+/*
+ * metrics/: the same for a monitoring system; metrics/metrics.h has what its files share.
+ */
+#define METRICS_PORT 7472
+
+struct metrics_server;
+enum metrics_state { METRICS_LOADING, METRICS_READY, METRICS_DRAINING };
+
+enum metrics_state metrics_state_of(const struct daemon *daemon); /* that has started */
+/* The answer to rdmactl metrics. NULL: no memory. */
+struct json_t *metrics_json(const struct status *status);
+/* By HTTP, where the configuration has an address for it: 0 or an exit status. */
+int metrics_open(struct daemon *daemon);
+void metrics_close(struct daemon *daemon);
+void metrics_turn(struct daemon *daemon); /* of the main thread: again and again, and when it is woken */
+void metrics_tell(struct daemon *daemon, enum metrics_state state);
+const char *metrics_address(const struct daemon *daemon, unsigned i); /* NULL: there are no more */
+/* A line for each metric: name, type, unit, labels and help, apart by tabs. */
+void metrics_print_table(FILE *out);
 
 /*
  * daemon.c: what all of it shares, and what signals do. Main thread; the workers read `shared`.
@@ -492,11 +525,14 @@ struct daemon {
 	struct quota *sources;          /* connections; the main thread takes */
 	uint64_t refused[WIRE_REASONS]; /* before a worker saw them */
 	struct control *control;
+	struct metrics_server *metrics; /* NULL: not by HTTP */
 	uint64_t started;
-	_Atomic int fatal; /* errno for which the process is to end, from a service; 0: none */
-	bool draining;     /* no new connections */
-	bool ending;       /* and the end comes with the last one, or when drain_timeout has passed */
-	bool detached;     /* in the background, without stderr */
+	time_t started_at, configured_at; /* by the system's clock: the start, and the last configuration that holds */
+	bool reload_failed;               /* the last one */
+	_Atomic int fatal;                /* errno for which the process is to end, from a service; 0: none */
+	bool draining;                    /* no new connections */
+	bool ending;                      /* and the end comes with the last one, or when drain_timeout has passed */
+	bool detached;                    /* in the background, without stderr */
 };
 
 /* What begins with it is for the main thread only. */

@@ -82,6 +82,11 @@ fail:
 	return errno ? -errno : -ENOMEM;
 }
 
+struct event_base *loop_base(struct loop *loop)
+{
+	return loop->base;
+}
+
 void loop_destroy(struct loop *loop)
 {
 	if (!loop)

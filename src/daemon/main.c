@@ -11,6 +11,7 @@ static const struct {
 	{daemon_process_start, daemon_process_stop},   /* fork before verbs and threads */
 	{access_open, access_close},                   /* keys and rights of clients */
 	{daemon_loop_start, daemon_loop_stop},         /* timers, and signals that a start outlives */
+	{metrics_open, metrics_close},                 /* by HTTP: from here on it tells that it loads */
 	{fabrics_open, fabrics_close},                 /* devices */
 	{daemon_services_start, daemon_services_stop}, /* what their connections will share */
 	{workers_start, workers_stop},                 /* threads that serve connections */

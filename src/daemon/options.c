@@ -95,6 +95,13 @@ static int print_sample(void *to, const char *argument)
 	return option_printed("rdmad") ? 0 : EX_IOERR;
 }
 
+static int print_metrics(void *to, const char *argument)
+{
+	(void)to, (void)argument;
+	metrics_print_table(stdout);
+	return option_printed("rdmad") ? 0 : EX_IOERR;
+}
+
 static int print_version(void *to, const char *argument)
 {
 	(void)to, (void)argument;
@@ -104,7 +111,7 @@ static int print_version(void *to, const char *argument)
 
 static int print_help(void *to, const char *argument);
 
-enum { OPTION_HELP_CONFIG = OPTION_LONG, OPTION_OFFLINE, OPTION_INSECURE };
+enum { OPTION_HELP_CONFIG = OPTION_LONG, OPTION_HELP_METRICS, OPTION_OFFLINE, OPTION_INSECURE };
 
 static const struct option_row rows[] = {
 	{'c', "config", "FILE", set_config,
@@ -125,6 +132,8 @@ static const struct option_row rows[] = {
 	{'v', "log-level", "LEVEL", set_level, "error, warn, info or debug"},
 	{OPTION_HELP_CONFIG, "help-config", NULL, print_sample,
 	 "print a configuration file with every setting explained"},
+	{OPTION_HELP_METRICS, "help-metrics", NULL, print_metrics,
+	 "print a line for each metric: name, type, unit, labels, meaning"},
 	{'V', "version", NULL, print_version, "print the versions of rdmad and its protocol"},
 	{'h', "help", NULL, print_help, "print this help"},
 };

@@ -38,6 +38,20 @@ static bool check_address(const char *text, char *why, size_t size)
 	return valid;
 }
 
+static bool check_plain_address(const char *text, char *why, size_t size)
+{
+	struct address address;
+	bool valid;
+
+	log_hush_begin();
+	valid = address_parse(text, &address) == 0;
+	snprintf(why, size, "%s", log_hush_end());
+	if (!valid || (!*address.scheme && !address.path))
+		return valid;
+	snprintf(why, size, "\"%s\" is not host or host:port", text);
+	return false;
+}
+
 static bool check_target(const char *text, char *why, size_t size)
 {
 	if (strcmp(text, "stderr") == 0 || strcmp(text, "syslog") == 0 || strncmp(text, "file:/", 6) == 0)
@@ -78,7 +92,7 @@ static const struct setting general[] = {
 	 .help = "Use this RDMA device only, or one port of it, \"mlx5_0:2\". Unset: every active one."},
 	{"services", SETTING_SET, AT(services), SETTING_EVERY, .choice = service_choice, .reload = true,
 	 .help = "Services to offer."},
-	{"workers", SETTING_NUMBER, AT(workers), "0", 0, 256, .effective = workers_effective,
+	{"workers", SETTING_NUMBER, AT(workers), "0", 0, WORKERS_MAX, .effective = workers_effective,
 	 .help = "Threads that serve connections. 0: half as many as processors."},
 	{"poll", SETTING_TIME, AT(poll), "200us", 0, TIME_S, .always = true, .reload = true,
 	 .help = "How long a worker that has nothing to do may poll before it sleeps. Polling saves\n"
@@ -162,6 +176,10 @@ static const struct setting grouped[] = {
 		 "answered. Not root: rdmad-control.sock in $XDG_RUNTIME_DIR or control.sock in\n"
 		 "/tmp/rdmad-UID."},
 	{"control.mode", SETTING_MODE, AT(control_mode), "0600", 0, 0777, .help = "Its permissions."},
+
+	{"metrics.listen", SETTING_LIST, AT(metrics_listen), NULL, .check = check_plain_address, .sample = "127.0.0.1",
+	 .help = "Addresses, host[:port], where a monitoring system reads metrics by HTTP, see rdmad-metrics(7);\n"
+		 "of a port that is not named, 7472. Every host that reaches one may. Unset: none."},
 
 	{"log.level", SETTING_CHOICE, AT(log_level), "info", .choices = levels, .reload = true,
 	 .help = "\"error\", \"warn\", \"info\" or \"debug\"."},

@@ -119,6 +119,11 @@ static void report_answered(struct worker_message *m)
 	status_add_conn(total, &from->conn);
 	status_add_stream(total, &from->stream);
 	service_counts_add(&total->service, &from->service);
+	status->busy[from->worker] = from->busy;
+	buckets_merge(&total->turns, &from->turns);
+	for (unsigned t = 0; t < FABRIC_TRANSPORTS; t++)
+		for (unsigned id = 0; id < WIRE_SERVICES; id++)
+			total->kind[t][id] += from->kind[t][id];
 	if (from->list)
 		all = realloc(total->list, (total->count + from->count + 1) * sizeof(*all));
 	if (all) {
@@ -194,6 +199,16 @@ static json_t *missing_json(const struct daemon *d)
 				      json_pack("{s:s, s:o, s:o}", "transport", m->transport->name, "address",
 						printable_text(m->address), "reason", printable_text(m->reason)));
 	}
+	return array;
+}
+
+static json_t *metrics_addresses_json(const struct daemon *d)
+{
+	json_t *array = json_array();
+	const char *address;
+
+	for (unsigned i = 0; (address = metrics_address(d, i)); i++)
+		json_array_append_new(array, json_string(address));
 	return array;
 }
 
@@ -289,6 +304,7 @@ json_t *status_json(const struct status *status)
 	json_object_set_new(o, "services", services_json(d));
 	json_object_set_new(o, "listen", listeners_json(d));
 	json_object_set_new(o, "missing", missing_json(d));
+	json_object_set_new(o, "metrics", metrics_addresses_json(d));
 	json_object_set_new(o, "counters", counters_json(status));
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		if (service_is_open(&d->shared, id) && service_find(id)->status)

@@ -137,7 +137,7 @@ static void listener_readable(void *arg)
 	}
 }
 
-static int listen_tcp(const struct sockaddr *sa, socklen_t len, int *out)
+int listen_tcp(const struct sockaddr *sa, socklen_t len, int *out)
 {
 	int on = 1, rc, fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 

@@ -32,6 +32,9 @@ struct worker {
 	struct service_thread services;
 	struct spin spin;
 	unsigned unpublished; /* turns since worker_publish() */
+	bool worked;          /* the last turn: its time is to be counted */
+	uint64_t busy;        /* ns of such turns */
+	struct buckets turns;
 	bool draining;
 	uint64_t drain_look; /* when to look again */
 	atomic_bool quit;
@@ -84,16 +87,29 @@ static void worker_publish(struct worker *w)
 		loop_wake(w->daemon->loop);
 }
 
+/* The turn that has ended did something. */
+static void worker_time(struct worker *w, uint64_t now)
+{
+	uint64_t took = now - w->services.now;
+
+	w->busy += took;
+	buckets_add(&w->turns, BUCKETS_REQUEST, took, 1);
+	service_thread_time(&w->services, took);
+}
+
 static int worker_turn(struct worker *w, uint64_t now)
 {
 	int n = 0;
 
 	must(worker_runs_here(w));
+	if (w->worked)
+		worker_time(w, now);
 	w->services.now = now;
 	for (unsigned i = 0; i < w->groups; i++)
 		n += conn_group_progress(w->group[i], now);
 	n += stream_group_progress(w->streams, now);
 	n += service_thread_progress(&w->services);
+	w->worked = n > 0;
 	if (n > 0 || ++w->unpublished == PUBLISH_TURNS)
 		worker_publish(w);
 	return n;
@@ -244,6 +260,27 @@ static void add_stream_info(void *arg, struct stream *stream)
 		stream_close(stream, -ECONNRESET, "disconnected by the operator");
 }
 
+static void report_connection(void *arg, struct conn *conn)
+{
+	struct worker_report *report = arg;
+
+	report->kind[conn_transport(conn) - fabric_transports][conn_request(conn)->service]++;
+	if (report->list)
+		add_info(report, conn);
+}
+
+static void report_stream(void *arg, struct stream *stream)
+{
+	const struct fabric_transport *transport = fabric_transport_find(stream_transport(stream));
+	struct worker_report *report = arg;
+
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		if (strcmp(wire_service_name(id), stream_service(stream)) == 0)
+			report->kind[transport - fabric_transports][id]++;
+	if (report->list)
+		add_stream_info(report, stream);
+}
+
 /* The list has room for the connections that there are now. */
 static void worker_begin_report(struct worker *w, struct worker_message *m)
 {
@@ -313,17 +350,18 @@ static void worker_step_report(struct worker *w)
 	struct conn_group_stats stats;
 
 	if (w->reported < w->groups) {
-		if (!conn_group_step_stats(w->group[w->reported], REPORT_STEP, report->list ? add_info : NULL, report,
-					   &stats))
+		if (!conn_group_step_stats(w->group[w->reported], REPORT_STEP, report_connection, report, &stats))
 			return;
 		status_add_conn(report, &stats);
 		w->reported++;
 		return;
 	}
-	if (report->list)
-		stream_group_each(w->streams, add_stream_info, report);
+	stream_group_each(w->streams, report_stream, report);
 	stream_group_get_stats(w->streams, &report->stream);
 	service_thread_get_counts(&w->services, &report->service);
+	report->worker = w->index;
+	report->busy = w->busy;
+	report->turns = w->turns;
 	w->report = NULL;
 	worker_answer(w, m);
 }

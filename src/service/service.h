@@ -23,6 +23,9 @@ struct service_shared;
 
 #define SERVICE_COUNTERS 24 /* most of one service */
 
+/* What kinds of requests are told apart by their durations. */
+enum service_class { SERVICE_READ, SERVICE_WRITE, SERVICE_SCAN, SERVICE_CLASSES };
+
 /* What the daemon has that a service may use when it opens; it outlives what the service makes of it. */
 struct service_host {
 	struct fabric_domain *const *domain; /* one of each fabric that is open, until open() returns */
@@ -59,6 +62,11 @@ struct service_part {
 	void *shared;                     /* what service->open() made */
 	unsigned active;                  /* what wants turns: service_part_join(), service_part_leave() */
 	uint64_t count[SERVICE_COUNTERS]; /* by the place of its name in service->counters */
+
+	/* How long requests took: service_thread_time(). */
+	uint64_t timed[SERVICE_CLASSES]; /* that are in `took` */
+	uint64_t late[SERVICE_CLASSES];  /* that the service has answered since then, and have a time of their own */
+	struct buckets took[SERVICE_CLASSES];
 };
 
 /* What one worker thread has of all services. */
@@ -70,6 +78,9 @@ struct service_thread {
 	unsigned busy;
 	uintptr_t owner;                          /* thread_self() of the worker while it runs, else 0 */
 	struct service_part *part[WIRE_SERVICES]; /* NULL: the service is not open */
+	/* Of them those whose service has answered(). */
+	struct service_part *timed[WIRE_SERVICES];
+	unsigned timed_count;
 };
 
 /* How a connection comes: the group that it is to be one of, and what the device that it uses can do. */
@@ -92,6 +103,7 @@ struct service_door {
 /* What a service counted, over one thread or several. */
 struct service_counts {
 	uint64_t of[WIRE_SERVICES][SERVICE_COUNTERS];
+	struct buckets took[WIRE_SERVICES][SERVICE_CLASSES]; /* ns, by BUCKETS_REQUEST */
 };
 
 struct service {
@@ -147,6 +159,8 @@ struct service {
 	void (*disarm)(struct service_part *part);
 	/* The thread is about to end, and what it made must not outlive it. May wait. */
 	void (*end)(struct service_part *part);
+	/* How many requests of each class were answered so far. NULL: their durations are not told. */
+	void (*answered)(const struct service_part *part, uint64_t classes[static SERVICE_CLASSES]);
 	/* Add to `count` what is only counted when asked for. */
 	void (*count)(const struct service_part *part, uint64_t *count);
 
@@ -260,6 +274,13 @@ static inline int service_thread_progress(struct service_thread *thread)
 	return unlikely(thread->active) ? service_thread_turn(thread) : 0;
 }
 
+/*
+ * After a turn in which something was done, before the next: it took so long. What was answered in it took as long,
+ * from when the connection was looked at until its answers had left: so no request pays for a look at the clock. A
+ * request whose answer has to wait has a time of its own, service_part_late().
+ */
+void service_thread_time(struct service_thread *thread, uint64_t took);
+
 /* The counts so far, with the ones that are kept elsewhere. */
 void service_thread_get_counts(const struct service_thread *thread, struct service_counts *out);
 void service_counts_add(struct service_counts *into, const struct service_counts *from);
@@ -270,6 +291,18 @@ void service_counts_add(struct service_counts *into, const struct service_counts
 static inline uint64_t service_part_now(const struct service_part *part)
 {
 	return part->thread->now;
+}
+
+/* A request that is counted in this turn has a time of its own: it was taken up earlier, or its answer waits. */
+static inline void service_part_late(struct service_part *part, enum service_class class)
+{
+	part->late[class]++;
+}
+
+/* It is answered now, and was taken up then. */
+static inline void service_part_took(struct service_part *part, enum service_class class, uint64_t since)
+{
+	buckets_add(&part->took[class], BUCKETS_REQUEST, part->thread->now - since, 1);
 }
 
 static inline bool service_part_is_mine(const struct service_part *part)

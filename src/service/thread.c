@@ -44,6 +44,8 @@ static int part_create(struct service_thread *thread, const struct service *serv
 		thread->part[service->id] = part;
 	else
 		free(part);
+	if (rc == 0 && service->answered)
+		thread->timed[thread->timed_count++] = part;
 	return rc;
 }
 
@@ -130,6 +132,27 @@ void service_thread_end(struct service_thread *thread)
 		part->service->end(part);
 }
 
+void service_thread_time(struct service_thread *thread, uint64_t took)
+{
+	must(service_thread_is_mine(thread));
+	for (unsigned n = 0; n < thread->timed_count; n++) {
+		struct service_part *part = thread->timed[n];
+		uint64_t answered[SERVICE_CLASSES];
+
+		part->service->answered(part, answered);
+		for (unsigned i = 0; i < SERVICE_CLASSES; i++) {
+			uint64_t times = answered[i] - part->timed[i];
+
+			if (!times)
+				continue;
+			must(part->late[i] <= times);
+			buckets_add(&part->took[i], BUCKETS_REQUEST, took, times - part->late[i]);
+			part->timed[i] = answered[i];
+			part->late[i] = 0;
+		}
+	}
+}
+
 void service_thread_get_counts(const struct service_thread *thread, struct service_counts *out)
 {
 	must(service_thread_is_mine(thread));
@@ -139,6 +162,7 @@ void service_thread_get_counts(const struct service_thread *thread, struct servi
 		if (!part)
 			continue;
 		memcpy(out->of[id], part->count, sizeof(out->of[id]));
+		memcpy(out->took[id], part->took, sizeof(out->took[id]));
 		if (part->active && part->service->count)
 			part->service->count(part, out->of[id]);
 	}
@@ -149,6 +173,9 @@ void service_counts_add(struct service_counts *into, const struct service_counts
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		for (unsigned i = 0; i < SERVICE_COUNTERS; i++)
 			into->of[id][i] += from->of[id][i];
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		for (unsigned i = 0; i < SERVICE_CLASSES; i++)
+			buckets_merge(&into->took[id][i], &from->took[id][i]);
 }
 
 int service_accept(const struct service *service, struct service_thread *thread, struct conn_group *group,

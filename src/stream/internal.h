@@ -27,7 +27,8 @@ struct stream_transport {
 	void (*visited)(struct stream *stream); /* at the end of a visit */
 	bool (*settled)(struct stream *stream); /* what was taken has left. False: the stream will be visited again */
 	void (*look)(struct stream *stream);    /* about once a second */
-	void (*info)(const struct stream *stream, struct stream_info *out);
+	const char *(*name)(const struct stream *stream); /* "tcp" */
+	void (*info)(const struct stream *stream, struct stream_info *out); /* the addresses */
 	void (*end)(struct stream *stream);
 };
 

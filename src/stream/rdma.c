@@ -358,12 +358,16 @@ static void rdma_look(struct stream *s)
 		stream_make_ready(s);
 }
 
+static const char *rdma_name(const struct stream *s)
+{
+	return fabric_endpoint_transport(s->rdma->endpoint)->name;
+}
+
 static void rdma_info(const struct stream *s, struct stream_info *out)
 {
 	const struct fabric_endpoint *endpoint = s->rdma->endpoint;
 	struct sockaddr_storage local;
 
-	out->transport = fabric_endpoint_transport(endpoint)->name;
 	fabric_endpoint_peer(endpoint, out->peer, sizeof(out->peer));
 	if (fabric_endpoint_local(endpoint, &local) == 0)
 		address_format_socket((const struct sockaddr *)&local, out->local, sizeof(out->local));
@@ -399,6 +403,7 @@ static const struct stream_transport transport = {
 	.visited = rdma_visited,
 	.settled = stream_rdma_settled,
 	.look = rdma_look,
+	.name = rdma_name,
 	.info = rdma_info,
 	.end = rdma_end,
 };

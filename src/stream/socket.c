@@ -71,13 +71,13 @@ static int ask_local(int fd, struct sockaddr *sa, socklen_t *len)
 	return getsockname(fd, sa, len);
 }
 
+static const char *socket_name(const struct stream *s)
+{
+	return s->from.sin6_family == AF_UNSPEC ? "unix" : "tcp";
+}
+
 static void socket_info(const struct stream *s, struct stream_info *out)
 {
-	int family = AF_UNIX;
-	socklen_t len = sizeof(family);
-
-	getsockopt(s->fd, SOL_SOCKET, SO_DOMAIN, &family, &len);
-	out->transport = family == AF_UNIX ? "unix" : "tcp";
 	if (s->from.sin6_family != AF_UNSPEC)
 		address_format_socket((const struct sockaddr *)&s->from, out->peer, sizeof(out->peer));
 	else
@@ -99,6 +99,7 @@ static const struct stream_transport transport = {
 	.visited = nothing_to_do,
 	.settled = socket_settled,
 	.look = nothing_to_do,
+	.name = socket_name,
 	.info = socket_info,
 	.end = socket_end,
 };

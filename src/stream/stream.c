@@ -419,10 +419,21 @@ size_t stream_waiting(const struct stream *s)
 	return s->out.waiting;
 }
 
+const char *stream_service(const struct stream *s)
+{
+	return s->service;
+}
+
+const char *stream_transport(const struct stream *s)
+{
+	return s->transport->name(s);
+}
+
 void stream_get_info(const struct stream *s, struct stream_info *out)
 {
 	*out = (struct stream_info){.id = s->id,
 				    .service = s->service,
+				    .transport = stream_transport(s),
 				    .bytes_in = s->in.bytes,
 				    .bytes_out = s->out.left,
 				    .opened = s->opened,

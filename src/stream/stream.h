@@ -160,6 +160,9 @@ bool stream_admit(struct stream *stream, struct auth_admission *admission);
 struct auth_admission *stream_admission(struct stream *stream);
 /* False: it has no key any more, and is closed. */
 bool stream_revise(struct stream *stream, struct auth_table *table);
+/* What `service` and `transport` are in it, without asking the kernel. */
+const char *stream_service(const struct stream *stream);
+const char *stream_transport(const struct stream *stream);
 void stream_get_info(const struct stream *stream, struct stream_info *out);
 struct stream_group *stream_group_of(const struct stream *stream);
 uint64_t stream_now(const struct stream *stream);

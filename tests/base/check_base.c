@@ -276,6 +276,38 @@ START_TEST(test_address_loopback)
 }
 END_TEST
 
+/* A bucket has its bound, and nothing is lost beyond the last. */
+START_TEST(test_buckets_bounds)
+{
+	static const struct {
+		uint64_t value;
+		unsigned bucket;
+	} cases[] = {{0, 0},
+		     {1, 0},
+		     {1000, 0},
+		     {1001, 1},
+		     {2000, 1},
+		     {2001, 2},
+		     {4000, 2},
+		     {4001, 3},
+		     {1000 << 20, 20},
+		     {(1000 << 20) + 1, 21},
+		     {UINT64_MAX / 4, 21}};
+	struct buckets all = {{0}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct buckets one = {{0}};
+
+		buckets_add(&one, BUCKETS_REQUEST, cases[i].value, 3);
+		ck_assert_uint_eq(one.count[cases[i].bucket], 3);
+		ck_assert_uint_eq(one.sum, 3 * cases[i].value);
+		buckets_merge(&all, &one);
+	}
+	ck_assert_uint_eq(all.count[0], 9);
+	ck_assert_uint_eq(all.count[21], 6);
+}
+END_TEST
+
 START_TEST(test_histogram_percentiles)
 {
 	struct histogram *h = malloc(sizeof(*h)), *other = malloc(sizeof(*other));
@@ -927,6 +959,7 @@ int main(void)
 	tcase_add_test(tc, test_address_loopback);
 	tcase_add_test(tc, test_address_runtime_path);
 	tcase_add_test(tc, test_address_own_directory);
+	tcase_add_test(tc, test_buckets_bounds);
 	tcase_add_test(tc, test_histogram_percentiles);
 	tcase_add_test(tc, test_list_order);
 	tcase_add_test(tc, test_list_prepend);

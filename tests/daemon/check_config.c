@@ -446,7 +446,7 @@ START_TEST(sample_is_true)
 	for (char *word = strtok(changed, " "); word; word = strtok(NULL, " "))
 		ck_assert_msg(strstr("unix_socket! device! pid_file! control.socket! gpu.kernels! gpu.program! "
 				     "log.directory! resp.listen! resp.unix_socket! memcached.listen! "
-				     "memcached.unix_socket! auth.keys auth.clients",
+				     "memcached.unix_socket! metrics.listen! auth.keys auth.clients",
 				     word),
 			      "%s", word);
 	config_free(sample);

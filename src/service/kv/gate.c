@@ -31,6 +31,7 @@ struct kv_chunk {
 
 struct waiting {
 	uint64_t tells;
+	uint64_t since; /* when the request was taken up; 0: it does not count */
 	struct wire_record record;
 };
 #define WAITING_SIZE(body) ((uint32_t)sizeof(struct waiting) + WIRE_PAD(body))
@@ -212,7 +213,8 @@ uint64_t kv_gate_durable(struct kv_thread *thread)
 	return thread->committed;
 }
 
-void kv_gate_hold(struct conn *conn, struct kv_agent *agent, const struct wire_record *reply, uint64_t tells)
+void kv_gate_hold(struct conn *conn, struct kv_agent *agent, const struct wire_record *reply, uint64_t tells,
+		  bool counts)
 {
 	uint32_t size = WAITING_SIZE(reply->length);
 	struct kv_chunk *chunk = agent->last;
@@ -232,6 +234,10 @@ void kv_gate_hold(struct conn *conn, struct kv_agent *agent, const struct wire_r
 	w = (void *)(chunk->bytes + chunk->end);
 	chunk->end += size;
 	w->tells = tells;
+	w->since = counts ? agent->since ? agent->since : kv_now(agent->thread) : 0;
+	if (counts)
+		kv_late(agent, reply);
+	agent->since = 0;
 	w->record = *reply;
 	memcpy(w + 1, reply + 1, reply->length);
 	agent_waits(conn, agent, tells);
@@ -283,6 +289,8 @@ static unsigned answers_leave(struct conn *conn, struct kv_agent *agent, uint64_
 		else
 			memcpy(record + 1, w + 1, w->record.length);
 		conn_commit(conn, record, lost ? 0 : w->record.length);
+		if (w->since)
+			kv_took(agent, &w->record, w->since);
 		chunk->begin += WAITING_SIZE(w->record.length);
 		if (chunk->begin == chunk->end)
 			chunk_drop(agent);

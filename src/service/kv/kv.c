@@ -336,9 +336,10 @@ static void kv_agent_ahead(struct conn *conn, const struct wire_record *const re
 	store_look_ahead(agent->thread->store, key, n);
 }
 
-/* Sends the answer, or has it wait for the log. */
+/* Sends the answer, or has it wait for the log. `counts`: the request was counted. */
 static void reply_commit(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
-			 struct wire_record *reply, enum wire_status status, uint32_t length, uint64_t tells)
+			 struct wire_record *reply, enum wire_status status, uint32_t length, uint64_t tells,
+			 bool counts)
 {
 	reply->id = request->id;
 	reply->op = request->op;
@@ -346,9 +347,38 @@ static void reply_commit(struct conn *conn, struct kv_agent *agent, const struct
 	reply->status = status;
 	reply->length = length;
 	if (kv_gate_may_wait(agent, request, tells) && kv_gate_waits(agent, tells))
-		kv_gate_hold(conn, agent, reply, tells);
+		kv_gate_hold(conn, agent, reply, tells, counts);
 	else
 		conn_commit(conn, reply, length);
+}
+
+static enum service_class class_of(const struct wire_record *request)
+{
+	uint32_t counter = operations[request->op].counter;
+
+	if (counter == COUNT_SCANS || counter == COUNT_FLUSHES)
+		return SERVICE_SCAN;
+	return operations[request->op].writes ? SERVICE_WRITE : SERVICE_READ;
+}
+
+void kv_late(struct kv_agent *agent, const struct wire_record *request)
+{
+	service_part_late(&agent->thread->part, class_of(request));
+}
+
+void kv_took(struct kv_agent *agent, const struct wire_record *request, uint64_t since)
+{
+	service_part_took(&agent->thread->part, class_of(request), since);
+}
+
+/* By class_of(). */
+static void kv_answered(const struct service_part *part, uint64_t classes[static SERVICE_CLASSES])
+{
+	const uint64_t *n = part->count;
+
+	classes[SERVICE_READ] = n[COUNT_GETS] + n[COUNT_EXISTS] + n[COUNT_STATS] + n[COUNT_INFOS];
+	classes[SERVICE_WRITE] = n[COUNT_SETS] + n[COUNT_DELETES] + n[COUNT_EXPIRES] + n[COUNT_INCRS] + n[COUNT_EDITS];
+	classes[SERVICE_SCAN] = n[COUNT_SCANS] + n[COUNT_FLUSHES];
 }
 
 /* A condition that does not hold is no error, nor is a missing key. */
@@ -364,7 +394,7 @@ void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 	kv_agent_count(agent, operations[request->op].counter);
 	if (unlikely(status > WIRE_NOT_FOUND) && !(reply->flags & WIRE_PUSHED))
 		count_error(agent, status);
-	reply_commit(conn, agent, request, reply, status, length, tells);
+	reply_commit(conn, agent, request, reply, status, length, tells, true);
 }
 
 int kv_answer_status(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
@@ -401,7 +431,8 @@ int kv_answer_too_large(struct conn *conn, struct kv_agent *agent, const struct 
 		return -EAGAIN;
 	memcpy(reply + 1, &value_len, sizeof(value_len));
 	memcpy((char *)(reply + 1) + sizeof(value_len), key, key_len);
-	reply_commit(conn, agent, request, reply, WIRE_TOO_LARGE, (uint32_t)sizeof(value_len) + key_len, version);
+	reply_commit(conn, agent, request, reply, WIRE_TOO_LARGE, (uint32_t)sizeof(value_len) + key_len, version,
+		     false);
 	if (request->flags & WIRE_AGAIN && agent->arena)
 		kv_again_expect(agent, request, key, key_len);
 	return 0;
@@ -470,5 +501,6 @@ const struct service service_kv = {
 	.agent_new = kv_agent_new,
 	.agent_free = free,
 	.quiet = kv_agent_quiet,
+	.answered = kv_answered,
 	.revised = kv_agent_revised,
 };

@@ -161,6 +161,7 @@ struct kv_agent {
 	unsigned chunks, held_answers;
 	struct list uncommitted; /* transfers that are KV_TRANSFER_UNCOMMITTED */
 	unsigned reads;          /* how many */
+	uint64_t since;          /* when the request that is being answered was taken up; 0: in this turn */
 };
 
 enum kv_beside {
@@ -230,6 +231,11 @@ void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 /* An answer without a body, and with this argument. As kv_serve_fn. */
 int kv_answer_status(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
 		     enum wire_status status, uint32_t arg, uint64_t tells);
+
+/* How long a request takes, for its histogram, where not as long as this turn: its answer is late, told in the turn of
+ * kv_answer(); and it leaves, of a request that was taken up then. */
+void kv_late(struct kv_agent *agent, const struct wire_record *request);
+void kv_took(struct kv_agent *agent, const struct wire_record *request, uint64_t since);
 
 /* The same from what the store said; where it went well (0), with a body of `length` bytes. */
 int kv_answer_result(struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
@@ -336,6 +342,7 @@ struct kv_transfer {
 	unsigned coming;       /* and not here yet */
 	bool failed;           /* one of them */
 	struct wire_put put;   /* zeros: always, for ever */
+	uint64_t since;        /* of a SET: when it was taken up */
 	uint64_t key_hash;
 	uint64_t version;
 	enum wire_status status;
@@ -518,7 +525,8 @@ static inline uint64_t kv_tells_all(const struct kv_agent *agent, const struct w
 #define KV_GATE_BODY ((uint32_t)(sizeof(uint64_t) + sizeof(struct wire_entry)) + WIRE_PAD(WIRE_KEY_MAX))
 
 /* The answer waits, without its record; kv_gate_waits() said so. */
-void kv_gate_hold(struct conn *conn, struct kv_agent *agent, const struct wire_record *reply, uint64_t tells);
+void kv_gate_hold(struct conn *conn, struct kv_agent *agent, const struct wire_record *reply, uint64_t tells,
+		  bool counts);
 
 /* A write finds no room in the ring of changes: -EAGAIN, and it comes again when there may be some. */
 void kv_gate_wait_ring(struct kv_agent *agent);

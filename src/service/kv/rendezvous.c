@@ -424,7 +424,13 @@ static bool set_answer(struct conn *conn, struct kv_transfer *t)
 		return false;
 	if (versioned)
 		memcpy(reply + 1, &t->version, sizeof(t->version));
+	t->agent->since = t->since;
 	kv_answer(conn, t->agent, &t->request, reply, t->status, versioned ? sizeof(t->version) : 0, t->version);
+	if (t->agent->since) {
+		kv_late(t->agent, &t->request);
+		kv_took(t->agent, &t->request, t->since);
+	}
+	t->agent->since = 0;
 	return true;
 }
 
@@ -523,6 +529,7 @@ static int read_value(struct conn *conn, struct kv_agent *agent, const struct wi
 	t->ready = ready;
 	t->request = *request;
 	t->put = set->put;
+	t->since = kv_now(agent->thread);
 	t->key_hash = hash_bytes(set->named.key, set->named.key_len);
 	if (pushed)
 		rc = conn_pull(conn, &t->wire, &to);

@@ -1,0 +1,134 @@
+#!/bin/bash
+# What the daemon tells a monitoring system: the text's form by Prometheus' own tool, the numbers beside those of status, and the
+# manual's table, which is the daemon's.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+need promtool jq
+
+# value SERIES: of the text in $dir/out; empty: it is not there.
+value() { awk -v series="$1" '{ n = $NF; sub(/ [^ ]*$/, "") } $0 == series { print n }' "$dir/out"; }
+
+# has SERIES NUMBER
+has() {
+	local got
+	got=$(value "$1")
+	[[ $got == "$2" ]] || fail "$1 is \"$got\", not \"$2\""
+}
+
+# The text is as Prometheus wants it, each family once and in one place.
+is_well_formed() {
+	promtool check metrics <"$dir/out" >"$dir/lint" 2>&1 || fail "promtool: $(head -3 "$dir/lint")"
+	[[ ! -s $dir/lint ]] || fail "promtool: $(head -3 "$dir/lint")"
+	sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' "$dir/out" | sort | uniq -d | grep . && fail "a family comes twice"
+}
+
+test_table() {
+	"$rdmad" --help-metrics >"$dir/table" || fail "--help-metrics"
+	"$srcdir/scripts/metrics" <"$dir/table" >"$dir/out" 2>&1 || fail "the manual has another table"
+	[[ $(cut -f1 "$dir/table" | sort | uniq -d) == '' ]] || fail "a metric has two rows"
+	# One that the page lacks is found, and written.
+	mkdir -p "$dir/top/man" "$dir/top/etc"
+	grep -v '^\.It Va rdmad_kv_items$' "$srcdir/man/rdmad-metrics.7" >"$dir/top/man/rdmad-metrics.7"
+	"$srcdir/scripts/metrics" "$dir/top" <"$dir/table" >"$dir/out" 2>&1 && fail "a page without rdmad_kv_items passes"
+	"$srcdir/scripts/metrics" "$dir/top" --write <"$dir/table" >"$dir/out" 2>&1 || fail "--write"
+	cmp -s "$srcdir/man/rdmad-metrics.7" "$dir/top/man/rdmad-metrics.7" || fail "--write makes another page"
+	cmp -s "$srcdir/etc/rdmad-dashboard.json" "$dir/top/etc/rdmad-dashboard.json" || fail "--write makes another dashboard"
+	# Its panels have places of their own, and Prometheus understands what they ask for.
+	jq -e '.panels | length == 12 and ([.[].id] | unique | length == 12) and ([.[].gridPos] | unique | length == 12) and
+		all(.[]; (.title | length > 0) and (.description | length > 0) and (.targets | length > 0))' \
+		"$srcdir/etc/rdmad-dashboard.json" >/dev/null || fail "the dashboard's panels"
+	{
+		echo 'groups: [{ name: panels, rules: ['
+		jq -r '.panels[].targets[].expr | gsub("\\$__rate_interval"; "5m") | {record: "a:b", expr: .} | tojson + ","' "$srcdir/etc/rdmad-dashboard.json"
+		echo ']}]'
+	} >"$dir/panels.yml"
+	ends 0 "SUCCESS: $(jq '[.panels[].targets[]] | length' "$srcdir/etc/rdmad-dashboard.json") rules found" promtool check rules --lint=none "$dir/panels.yml"
+}
+
+test_numbers() {
+	mkdir -p "$dir/kept"
+	configure "log = { directory = \"$dir/kept\"; policy = \"always\"; };"
+	start_daemon
+	server=${servers[0]}
+	expect 0 metrics
+	is_well_formed
+	has 'rdmad_state{state="ready"}' 1
+	has 'rdmad_state{state="loading"}' 0
+	has 'rdmad_requests_total{service="kv",operation="set"}' 0
+	has 'rdmad_connections_refused_total{reason="draining"}' 0
+	has 'rdmad_log_state{state="good"}' 1
+	expect 0 kv set a 1
+	expect 0 kv get a
+	expect 0 kv get a
+	expect 4 kv get b
+	expect 0 metrics
+	is_well_formed
+	has 'rdmad_requests_total{service="kv",operation="set"}' 1
+	has 'rdmad_requests_total{service="kv",operation="get"}' 3
+	has 'rdmad_kv_lookups_total{result="hit"}' 2
+	has 'rdmad_kv_lookups_total{result="miss"}' 1
+	has 'rdmad_kv_items' 1
+	has 'rdmad_log_changes_total' 1
+	has "rdmad_transport_available{transport=\"${server%%:*}\"}" 1
+	has 'rdmad_kv_memory_limit_bytes' $((64 << 20))
+	# Each answer is in a histogram once; those that waited for the log with the time of that.
+	has 'rdmad_request_duration_seconds_count{service="kv",class="write"}' 1
+	has 'rdmad_request_duration_seconds_count{service="kv",class="read"}' 3
+	has 'rdmad_request_duration_seconds_bucket{service="kv",class="read",le="+Inf"}' 3
+	has 'rdmad_request_duration_seconds_count{service="kv",class="scan"}' 0
+	expect 0 bench kv -n 3000 -s 64,100K -o set -c 2
+	expect 0 bench kv -n 3000 -s 64 -o get -c 2 -d 8
+	expect 0 metrics
+	is_well_formed
+	for class in read write scan; do
+		case $class in read) names='get exists stat info' ;; write) names='set delete expire incr edit' ;; scan) names='scan flush' ;; esac
+		counted=0
+		for name in $names; do counted=$((counted + $(value "rdmad_requests_total{service=\"kv\",operation=\"$name\"}"))); done
+		has "rdmad_request_duration_seconds_count{service=\"kv\",class=\"$class\"}" "$counted"
+	done
+	awk '/^rdmad_worker_turn_duration_seconds_count/ { turns = $2 } /^rdmad_worker_busy_seconds_total/ { busy += $2 }
+		END { exit !(turns > 0 && busy > 0) }' "$dir/out" || fail "the workers did nothing"
+	# Each metric of a daemon with a log and without devices is there.
+	sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' "$dir/out" | sort >"$dir/told"
+	cut -f1 "$dir/table" | grep -Ev '^rdmad_(rdma_port|gpu_sessions|gpu_sessions_limit$|client_used|memlock)' | sort | comm -13 "$dir/told" - >"$dir/lacking"
+	[[ ! -s $dir/lacking ]] || fail "without: $(tr '\n' ' ' <"$dir/lacking")"
+	control metrics | jq -e '.ok and (.text | startswith("# HELP "))' >/dev/null || fail "--json metrics"
+}
+
+# Connections are counted while they are there, by what they go by and what they want.
+test_connections() {
+	expect 0 metrics
+	has 'rdmad_connections{transport="shm",service="kv"}' 0
+	timeout 120 "$rdmactl" -H "unix://$dir/rdmad.sock" bench kv -c 3 -D 60s >"$dir/bench" 2>&1 &
+	clients+=($!)
+	has_three() { expect 0 metrics && [[ $(value 'rdmad_connections{transport="shm",service="kv"}') == 3 ]]; }
+	wait_for "three connections" has_three
+	kill "${clients[-1]}"
+	has_none() { expect 0 metrics && [[ $(value 'rdmad_connections{transport="shm",service="kv"}') == 0 ]]; }
+	wait_for "their end" has_none
+	is_well_formed
+}
+
+test_reload() {
+	expect 0 metrics
+	has 'rdmad_config_last_reload_successful' 1
+	echo 'nonsense = 1;' >>"$dir/rdmad.conf"
+	ctl reload && fail "nonsense was loaded"
+	expect 0 metrics
+	has 'rdmad_config_last_reload_successful' 0
+	sed -i '/nonsense/d' "$dir/rdmad.conf"
+	expect 0 reload
+	expect 0 metrics
+	has 'rdmad_config_last_reload_successful' 1
+	expect 0 drain --yes
+	expect 0 metrics
+	has 'rdmad_state{state="draining"}' 1
+	has 'rdmad_state{state="ready"}' 0
+	stop_daemon
+}
+
+test_table
+test_numbers
+test_connections
+test_reload
+conclude
