@@ -276,8 +276,6 @@ static int command_end(const struct ctl_arguments *arguments)
 
 const struct ctl_command ctl_control_commands[] = {
 	{"status", command_control, "", "state, addresses and counters of the daemon", status_options, .local = true},
-	{"connections", command_control, "", "the connections of the daemon", .local = true},
-	{"disconnect", command_control, "ID", "end a connection of the daemon", NULL, 1, 1, .local = true},
 	{"memory", command_control, "", "the memory of the daemon", .local = true},
 	{"resources", command_control, "", "descriptors, buffers and queues in use", .local = true},
 	{"reload", command_control, "", "read the configuration again, all or nothing", .local = true},

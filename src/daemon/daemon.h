@@ -256,6 +256,13 @@ enum worker_verb {
 	WORKER_ALIVE,      /* answer, no more */
 };
 
+/* What a report lists. */
+enum status_list {
+	STATUS_NO_LIST,
+	STATUS_LIST, /* the connections, or the one of an id */
+	STATUS_END,  /* the one of an id, which is ended */
+};
+
 /* What all workers are told, behind what each was sent before. Nothing can be lost of it. */
 enum worker_word {
 	WORKER_SETTINGS = 1, /* take over the new polling time */
@@ -271,7 +278,8 @@ struct worker_report {
 	struct service_counts service;
 	struct conn_info *list; /* NULL unless asked for */
 	size_t count, size;
-	uint64_t disconnect; /* not 0: the list has this connection alone, which is ended */
+	uint64_t only; /* not 0: the list has the connection of this id alone */
+	bool end;      /* which is ended */
 };
 
 /* To a worker, and back to the main thread if it has `done`. */
@@ -293,7 +301,7 @@ struct worker_message {
 			bool instead;                    /* there is no place but that of one which gives way */
 		} connection;
 		struct {
-			bool list;
+			enum status_list list;
 			struct worker_report report;
 		} report;
 	};
@@ -413,10 +421,9 @@ struct status {
 
 void status_add_conn(struct worker_report *into, const struct conn_group_stats *from);
 void status_add_stream(struct worker_report *into, const struct stream_stats *from);
-/* Ask every worker; done() comes in the main loop when all have answered. `disconnect`: see struct worker_report.
- * -ENOMEM. */
-int status_gather(struct daemon *daemon, bool list, uint64_t disconnect, void (*done)(void *arg, struct status *status),
-		  void *arg);
+/* Ask every worker; done() comes in the main loop when all have answered. `only`: see struct worker_report. -ENOMEM. */
+int status_gather(struct daemon *daemon, enum status_list list, uint64_t only,
+		  void (*done)(void *arg, struct status *status), void *arg);
 struct json_t;
 struct json_t *status_json(const struct status *status);
 struct json_t *status_connections_json(const struct status *status);

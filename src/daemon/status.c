@@ -131,8 +131,8 @@ static void report_answered(struct worker_message *m)
 		status_finish(status);
 }
 
-int status_gather(struct daemon *d, bool list, uint64_t disconnect, void (*done)(void *arg, struct status *status),
-		  void *arg)
+int status_gather(struct daemon *d, enum status_list list, uint64_t only,
+		  void (*done)(void *arg, struct status *status), void *arg)
 {
 	struct status *status = calloc(1, sizeof(*status));
 
@@ -149,7 +149,8 @@ int status_gather(struct daemon *d, bool list, uint64_t disconnect, void (*done)
 		m->done = report_answered;
 		m->arg = status;
 		m->report.list = list;
-		m->report.report.disconnect = disconnect;
+		m->report.report.only = only;
+		m->report.report.end = list == STATUS_END;
 		if (worker_send(d->worker[i], m))
 			status->pending++;
 		else
@@ -299,6 +300,7 @@ static json_t *connection_json(const struct conn_info *c, uint64_t now)
 	json_object_set_new(o, "peer", printable_text(c->peer));
 	json_object_set_new(o, "transport", printable_text(c->transport));
 	json_object_set_new(o, "service", printable_text(c->service));
+	json_object_set_new(o, "key", *c->key ? printable_text(c->key) : json_null());
 	json_object_set_new(o, "state", printable_text(c->state));
 	put_number(o, "age_seconds", (now - MIN(now, c->opened)) / TIME_S);
 	put_number(o, "messages_in", c->messages_in);
@@ -307,6 +309,8 @@ static json_t *connection_json(const struct conn_info *c, uint64_t now)
 	put_number(o, "records_out", c->records_out);
 	put_number(o, "in_bytes", c->bytes_in);
 	put_number(o, "out_bytes", c->bytes_out);
+	put_number(o, "in_flight", c->in_flight);
+	put_number(o, "parked_bytes", c->parked_bytes);
 	return o;
 }
 

@@ -208,11 +208,11 @@ static void add_info(void *arg, struct conn *conn)
 
 	if (report->count == report->size)
 		return;
-	conn_get_info(conn, info);
-	if (report->disconnect && info->id != report->disconnect)
+	service_get_info(conn, info);
+	if (report->only && info->id != report->only)
 		return;
 	report->count++;
-	if (report->disconnect)
+	if (report->end)
 		conn_close(conn, 0, "disconnected by the operator");
 }
 
@@ -225,18 +225,23 @@ static void add_stream_info(void *arg, struct stream *stream)
 	if (report->count == report->size)
 		return;
 	stream_get_info(stream, &of);
-	if (report->disconnect && of.id != report->disconnect)
+	if (report->only && of.id != report->only)
 		return;
 	*info = (struct conn_info){.id = of.id,
 				   .transport = of.transport,
 				   .service = of.service,
 				   .state = "established",
+				   .records_in = of.requests,
+				   .records_out = of.answered,
 				   .bytes_in = of.bytes_in,
 				   .bytes_out = of.bytes_out,
+				   .in_flight = of.requests - of.answered,
+				   .parked_bytes = of.unused_bytes,
 				   .opened = of.opened};
 	snprintf(info->peer, sizeof(info->peer), "%s", of.peer);
+	snprintf(info->key, sizeof(info->key), "%s", of.key);
 	report->count++;
-	if (report->disconnect)
+	if (report->end)
 		stream_close(stream, -ECONNRESET, "disconnected by the operator");
 }
 
@@ -247,7 +252,7 @@ static void worker_begin_report(struct worker *w, struct worker_message *m)
 
 	w->report = m;
 	w->reported = 0;
-	if (!m->report.list)
+	if (m->report.list == STATUS_NO_LIST)
 		return;
 	report->size = worker_count(w);
 	report->list = calloc(report->size + 1, sizeof(*report->list));

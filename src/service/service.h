@@ -170,6 +170,8 @@ struct service {
 	/* Whether no request of the connection waits for its answer. A service that has this tells its clients to
 	 * leave, so that they lose nothing, and has no drain(). */
 	bool (*quiet)(const struct conn *conn);
+	/* Each record that comes is a request, and has one answer: what is not answered is in flight. */
+	bool answers_each;
 	/* The rights of the connection's client (conn_client()) are others now. NULL: it looks at each request. */
 	void (*revised)(struct conn *conn);
 
@@ -243,6 +245,9 @@ void service_revised(struct conn *conn);
 
 /* The daemon is to end: the service's drain() where it has one. Again and again. */
 void service_drain(struct conn *conn);
+
+/* conn_get_info(), in which the service knows better what is in flight. */
+void service_get_info(const struct conn *conn, struct conn_info *out);
 
 /* The hooks of the same names, of all parts. */
 int service_thread_turn(struct service_thread *thread);

@@ -217,6 +217,13 @@ void service_revised(struct conn *conn)
 		service->revised(conn);
 }
 
+void service_get_info(const struct conn *conn, struct conn_info *out)
+{
+	conn_get_info(conn, out);
+	if (service_find(conn_request(conn)->service)->answers_each)
+		out->in_flight = out->records_in - MIN(out->records_in, out->records_out);
+}
+
 void service_drain(struct conn *conn)
 {
 	const struct service *service = service_find(conn_request(conn)->service);

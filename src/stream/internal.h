@@ -57,6 +57,7 @@ struct stream {
 		struct stream_hold hold[STREAM_HOLDS];
 		unsigned holds;
 		uint64_t released;
+		uint64_t answers, answered; /* of requests, ever; and when nothing waited last */
 	} out;
 };
 

@@ -135,6 +135,13 @@ void stream_charge(struct stream *s, unsigned requests)
 	stream_wait_until(s, when);
 }
 
+void stream_served(struct stream *s, unsigned requests)
+{
+	s->out.answers += requests;
+	if (!s->out.waiting)
+		s->out.answered = s->out.answers;
+}
+
 static void watch(struct stream *s, uint32_t events)
 {
 	s->ended |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
@@ -444,6 +451,17 @@ static int ask_peer(int fd, struct sockaddr *sa, socklen_t *len)
 	return getpeername(fd, sa, len);
 }
 
+/* A client of a UNIX socket has no address as a rule, but a process. */
+static void name_process(int fd, char *out, size_t size)
+{
+	struct ucred peer;
+
+	if (local_peer(fd, &peer) == 0)
+		snprintf(out, size, "unix:pid %d uid %u", (int)peer.pid, (unsigned)peer.uid);
+	else
+		name_of(fd, ask_peer, out, size);
+}
+
 static int ask_local(int fd, struct sockaddr *sa, socklen_t *len)
 {
 	return getsockname(fd, sa, len);
@@ -460,13 +478,18 @@ void stream_get_info(const struct stream *s, struct stream_info *out)
 				    .transport = family == AF_UNIX ? "unix" : "tcp",
 				    .bytes_in = s->in.bytes,
 				    .bytes_out = s->out.left,
+				    .requests = s->out.answers,
+				    .answered = s->out.answered,
 				    .opened = s->opened,
 				    .active = s->active,
 				    .waiting_bytes = s->out.waiting,
 				    .unused_bytes = s->in.len,
 				    .fd = s->fd};
+	auth_admission_name(&s->admission, out->key);
 	if (s->from.sin6_family != AF_UNSPEC)
 		address_format_socket((const struct sockaddr *)&s->from, out->peer, sizeof(out->peer));
+	else if (family == AF_UNIX)
+		name_process(s->fd, out->peer, sizeof(out->peer));
 	else
 		name_of(s->fd, ask_peer, out->peer, sizeof(out->peer));
 	name_of(s->fd, ask_local, out->local, sizeof(out->local));

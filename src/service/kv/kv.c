@@ -458,5 +458,6 @@ const struct service service_kv = {
 	.agent_new = kv_agent_new,
 	.agent_free = free,
 	.quiet = kv_agent_quiet,
+	.answers_each = true,
 	.revised = kv_agent_revised,
 };

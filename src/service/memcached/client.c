@@ -436,6 +436,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		stream_charge(stream, commands - 1);
 	memcached_add(c, MEMCACHED_BYTES_READ, used);
 	client_write(c);
+	stream_served(stream, commands - !(whole && used == len));
 	if (c->closing)
 		stream_close(stream, 0, "the client asked for it");
 	else if (whole && n >= 0 && used < len)

@@ -601,6 +601,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		resp_time(c->thread, RESP_IDS);
 	resp_seen_commands(c); /* before its client hears of them */
 	client_write(c);
+	stream_served(stream, commands - !(whole && used == len));
 	resp_seen_visit(c, len - used);
 	if (!c->pending)
 		resp_parser_trim(&c->parser);
