@@ -96,6 +96,8 @@ void status_add_stream(struct worker_report *into, const struct stream_stats *fr
 	into->conn.gave_way += from->gave_way;
 	into->conn.paced += from->paced;
 	into->conn.revoked += from->revoked;
+	into->conn.records_in += from->requests;
+	into->conn.records_out += from->requests;
 	into->conn.bytes_in += from->bytes_in;
 	into->conn.bytes_out += from->bytes_out;
 	add_counters(&into->stream, from, stream_counters, ARRAY_SIZE(stream_counters));

@@ -138,6 +138,7 @@ void stream_charge(struct stream *s, unsigned requests)
 void stream_served(struct stream *s, unsigned requests)
 {
 	s->out.answers += requests;
+	s->group->stats.requests += requests;
 	if (!s->out.waiting)
 		s->out.answered = s->out.answers;
 }

@@ -66,6 +66,7 @@ struct stream_attr {
 struct stream_stats {
 	uint64_t streams, accepted, closed, stalled, gave_way, paced, revoked;
 	uint64_t reads, writes, bytes_in, bytes_out;
+	uint64_t requests;      /* stream_served() */
 	uint64_t waiting_bytes; /* to leave, now */
 	uint64_t buffer_bytes;  /* memory for what came and was not used, and for what waits to leave */
 };

@@ -76,7 +76,7 @@ leave
 
 # rdmad's own, by a key and without: what was asked is in the list as long as the client is.
 server=unix://$dir/rdmad.sock
-ctl ping -c 1000000 >/dev/null &
+"$rdmactl" -H "$server" ping -c 100000000 >/dev/null 2>&1 &
 clients+=($!)
 wait_for "its pings" has_asked 10
 [[ $(shown '"\(.service) \(.transport) \(.key)"') == "ping shm $user" ]] || fail "a client of ping: $(control conn list)"
@@ -84,7 +84,7 @@ ctl conn close "$(shown .id)" || fail "conn close of ping"
 wait "${clients[0]}" && fail "a ping goes on whose connection was closed"
 clients=()
 server=${servers[0]}
-ctl --key "$dir/lab.key" ping -c 1000000 >/dev/null &
+"$rdmactl" -H "$server" --key "$dir/lab.key" ping -c 100000000 >/dev/null 2>&1 &
 clients+=($!)
 wait_for "its pings" has_asked 10
 [[ $(shown '"\(.service) \(.key)"') == "ping lab" ]] || fail "a client with a key: $(control conn list)"
