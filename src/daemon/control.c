@@ -79,6 +79,15 @@ static json_t *reload(struct daemon *d)
 	return json_pack("{s:s, s:o}", "error", "nothing was changed", "reasons", array_of_lines(told.reasons));
 }
 
+static json_t *slow_taken(struct daemon *d)
+{
+	json_t *o = status_slow_json(d);
+
+	if (o)
+		service_slow_reset(d->slow);
+	return o;
+}
+
 static json_t *checkpoint(struct daemon *d)
 {
 	int rc = service_shared_command(&d->shared, "checkpoint");
@@ -118,6 +127,8 @@ static const struct command commands[] = {
 	{"memory", NEEDS_STATS, .answer = status_memory_json},
 	{"resources", NEEDS_STATS, .answer = status_resources_json},
 	{"reload", NEEDS_NOTHING, .act = reload},
+	{"slow", NEEDS_NOTHING, .act = status_slow_json},
+	{"slow-reset", NEEDS_NOTHING, .act = slow_taken},
 	{"checkpoint", NEEDS_NOTHING, .act = checkpoint},
 	{"drain", NEEDS_NOTHING, .act = agree, .after = daemon_drain},
 	{"shutdown", NEEDS_NOTHING, .act = agree, .after = daemon_end},

@@ -80,7 +80,9 @@ struct config {
 	uint64_t auth_local;            /* enum access_local */
 	uint64_t auth_encrypt;          /* enum conn_encrypt */
 	bool auth_munge;
-	bool insecure;                /* other machines may come without keys */
+	bool insecure; /* other machines may come without keys */
+	uint64_t slow; /* ns from which on a request is logged as slow; 0: none is */
+	bool slow_keys;
 	void *service[WIRE_SERVICES]; /* values of the service's own settings; NULL: it has none */
 };
 
@@ -429,6 +431,7 @@ struct json_t *status_json(const struct status *status);
 struct json_t *status_connections_json(const struct status *status);
 struct json_t *status_memory_json(const struct status *status);
 struct json_t *status_resources_json(const struct status *status);
+struct json_t *status_slow_json(struct daemon *daemon); /* NULL: no memory */
 void status_log(void *arg, struct status *status);
 
 /*
@@ -458,6 +461,7 @@ struct daemon {
 	struct stream_listener stream[STREAM_LISTENERS];
 	unsigned streams;
 	struct service_shared shared;
+	struct service_slow *slow;
 	struct worker **worker;
 	unsigned workers;
 	struct conn_munge *munge;       /* asked by the workers' connections */

@@ -385,6 +385,45 @@ json_t *status_resources_json(const struct status *status)
 	return o;
 }
 
+static json_t *slow_json(const struct service_slow_entry *e)
+{
+	json_t *o = json_object();
+	char key[SERVICE_SLOW_KEY + 1];
+
+	put_number(o, "id", e->id);
+	json_object_set_new(o, "at_unix_seconds", json_real((double)e->at / 1e6));
+	json_object_set_new(o, "service", json_string(wire_service_name(e->service)));
+	json_object_set_new(o, "operation", json_string(e->operation));
+	put_number(o, "us", e->took / TIME_US);
+	put_number(o, "size_bytes", e->size);
+	json_object_set_new(o, "client", printable_text(e->client));
+	json_object_set_new(o, "key_of_client", *e->key_of ? printable_text(e->key_of) : json_null());
+	if (!e->key_len)
+		return o;
+	for (uint32_t i = 0; i < e->key_len; i++)
+		key[i] = e->key[i] ? e->key[i] : '?';
+	key[e->key_len] = '\0';
+	json_object_set_new(o, "key", printable_text(key));
+	return o;
+}
+
+json_t *status_slow_json(struct daemon *d)
+{
+	struct service_slow_entry *entry = calloc(SERVICE_SLOW_MAX, sizeof(*entry));
+	json_t *array = json_array();
+	size_t n;
+
+	if (!entry) {
+		json_decref(array);
+		return NULL;
+	}
+	n = service_slow_read(d->slow, entry, SERVICE_SLOW_MAX);
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(array, slow_json(&entry[i]));
+	free(entry);
+	return json_pack("{s:I, s:o}", "limit_us", (json_int_t)(d->config->slow / TIME_US), "slow", array);
+}
+
 void status_log(void *arg, struct status *status)
 {
 	const struct worker_report *t = &status->total;

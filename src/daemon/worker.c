@@ -273,8 +273,10 @@ static void leave_connection(void *arg, struct conn *conn)
 static void worker_apply_words(struct worker *w, unsigned words)
 {
 	atomic_fetch_and(&w->words, ~words);
-	if (words & WORKER_SETTINGS)
+	if (words & WORKER_SETTINGS) {
 		spin_limit(&w->spin, atomic_load(&w->polling));
+		service_thread_slow(&w->services, w->daemon->slow);
+	}
 	if (words & WORKER_ACCESS)
 		worker_revise(w);
 	for (unsigned i = 0; words & WORKER_LEAVE && i < w->groups; i++)
@@ -469,6 +471,8 @@ static int worker_make_services(struct worker *w)
 {
 	int rc = service_thread_create(&w->services, &w->daemon->shared);
 
+	if (rc == 0)
+		service_thread_slow(&w->services, w->daemon->slow);
 	for (unsigned id = 0; id < WIRE_SERVICES && rc == 0; id++) {
 		struct service_part *part = w->services.part[id];
 

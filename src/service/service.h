@@ -20,6 +20,7 @@
 
 struct service;
 struct service_shared;
+struct service_slow;
 
 #define SERVICE_COUNTERS 24 /* most of one service */
 
@@ -58,6 +59,7 @@ struct service_part {
 	struct service_thread *thread;
 	void *shared;                     /* what service->open() made */
 	unsigned active;                  /* what wants turns: service_part_join(), service_part_leave() */
+	uint64_t slow;                    /* ns from which on a request is slow: service_slow_add(). 0: none is */
 	uint64_t count[SERVICE_COUNTERS]; /* by the place of its name in service->counters */
 };
 
@@ -69,6 +71,7 @@ struct service_thread {
 	 * for longer, because waking up twice costs more than most jobs, and yields. Services count up and down. */
 	unsigned busy;
 	uintptr_t owner;                          /* thread_self() of the worker while it runs, else 0 */
+	struct service_slow *slow;                /* NULL: there is none */
 	struct service_part *part[WIRE_SERVICES]; /* NULL: the service is not open */
 };
 
@@ -265,6 +268,48 @@ static inline int service_thread_progress(struct service_thread *thread)
 /* The counts so far, with the ones that are kept elsewhere. */
 void service_thread_get_counts(const struct service_thread *thread, struct service_counts *out);
 void service_counts_add(struct service_counts *into, const struct service_counts *from);
+
+/* Takes over the limit of the log of slow requests, for all parts. Again when it has changed. */
+void service_thread_slow(struct service_thread *thread, struct service_slow *slow);
+
+/*
+ * slow.c: the log of slow requests, the last ones of all services and workers. The service finds out how long a request
+ * takes, and only where part->slow is not 0. Any thread, but for create, destroy and set: main thread.
+ */
+#define SERVICE_SLOW_MAX 512u
+#define SERVICE_SLOW_KEY 128u /* bytes of a key that are kept */
+
+struct service_slow_request {
+	const char *operation; /* stays */
+	uint64_t took;         /* ns */
+	uint64_t size;         /* bytes of the request and of its answer, values included */
+	const void *key;       /* NULL: it has none */
+	size_t key_len;
+	const char *client; /* its address */
+	const char *key_of; /* auth_admission_name() */
+};
+
+struct service_slow_entry {
+	uint64_t id; /* rises */
+	uint64_t at; /* us since 1970, when it ended */
+	uint64_t took, size;
+	enum wire_service service;
+	const char *operation;
+	char client[128], key_of[AUTH_NAME_MAX + 1];
+	uint32_t key_len; /* 0: keys are not kept */
+	char key[SERVICE_SLOW_KEY];
+};
+
+int service_slow_create(struct service_slow **out);   /* 0 or -ENOMEM. Off */
+void service_slow_destroy(struct service_slow *slow); /* NULL is fine */
+void service_slow_set(struct service_slow *slow, uint64_t limit, bool keys);
+uint64_t service_slow_limit(const struct service_slow *slow);
+/* In the worker of the part. */
+void service_slow_add(struct service_part *part, const struct service_slow_request *request);
+/* The last `most` of them, the last one first: how many. */
+size_t service_slow_read(struct service_slow *slow, struct service_slow_entry *out, size_t most);
+uint64_t service_slow_count(struct service_slow *slow);
+void service_slow_reset(struct service_slow *slow);
 
 /*
  * For services.

@@ -60,6 +60,15 @@ int service_thread_create(struct service_thread *thread, const struct service_sh
 	return rc;
 }
 
+void service_thread_slow(struct service_thread *thread, struct service_slow *slow)
+{
+	must(service_thread_is_mine(thread));
+	thread->slow = slow;
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		if (thread->part[id])
+			thread->part[id]->slow = service_slow_limit(slow);
+}
+
 void service_thread_free(struct service_thread *thread)
 {
 	must(service_thread_is_mine(thread));

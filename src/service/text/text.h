@@ -5,6 +5,7 @@
  *   value.c    a long value on its way from the socket to its place in the arena
  *   clock.c    the clocks of clients
  *   setting.c  what their settings and passwords have in common
+ *   slow.c     commands in the log of slow requests
  *
  * Threads: what belongs to a stream is used by its worker alone.
  */
@@ -89,5 +90,18 @@ int64_t text_unix_of(uint64_t expires);                  /* of one that is not T
 bool text_check_listen(const char *text, char *why, size_t size); /* host[:port], as struct setting's check */
 /* Nobody on the way from the client can hear it. */
 bool text_is_near(int fd);
+
+/*
+ * slow.c
+ */
+/* When a command was begun, which may have come before; only where part->slow is not 0. */
+static inline void text_slow_begin(uint64_t *begun)
+{
+	if (!*begun)
+		*begun = time_now();
+}
+/* It was answered. Fills in the client and how long it took, and logs it if that was too long. */
+void text_slow_end(struct service_part *part, const struct stream *stream, uint64_t *begun,
+		   struct service_slow_request *request);
 
 #endif
