@@ -46,7 +46,7 @@ struct client {
  * once the answer is on its way. */
 struct command {
 	const char *name;
-	enum { NEEDS_NOTHING, NEEDS_STATS, NEEDS_LIST, NEEDS_CONNECTION, NEEDS_END } needs;
+	enum { NEEDS_NOTHING, NEEDS_STATS, NEEDS_LIST, NEEDS_HOT, NEEDS_CONNECTION, NEEDS_END } needs;
 	json_t *(*answer)(const struct status *status);
 	json_t *(*act)(struct daemon *daemon);
 	void (*after)(struct daemon *daemon);
@@ -77,6 +77,12 @@ static json_t *reload(struct daemon *d)
 	if (rc == -ESHUTDOWN)
 		return json_pack("{s:s}", "error", "the daemon is ending");
 	return json_pack("{s:s, s:o}", "error", "nothing was changed", "reasons", array_of_lines(told.reasons));
+}
+
+static json_t *hot_begin(struct daemon *d)
+{
+	workers_tell(d, WORKER_HOT);
+	return json_pack("{s:b}", "begun", true);
 }
 
 static json_t *slow_taken(struct daemon *d)
@@ -127,6 +133,8 @@ static const struct command commands[] = {
 	{"memory", NEEDS_STATS, .answer = status_memory_json},
 	{"resources", NEEDS_STATS, .answer = status_resources_json},
 	{"reload", NEEDS_NOTHING, .act = reload},
+	{"hot-begin", NEEDS_NOTHING, .act = hot_begin},
+	{"hot", NEEDS_HOT, .answer = status_hot_json},
 	{"slow", NEEDS_NOTHING, .act = status_slow_json},
 	{"slow-reset", NEEDS_NOTHING, .act = slow_taken},
 	{"checkpoint", NEEDS_NOTHING, .act = checkpoint},
@@ -228,6 +236,7 @@ static void client_command(struct client *c)
 {
 	static const enum status_list lists[] = {
 		[NEEDS_LIST] = STATUS_LIST,
+		[NEEDS_HOT] = STATUS_HOT,
 		[NEEDS_CONNECTION] = STATUS_LIST,
 		[NEEDS_END] = STATUS_END,
 	};

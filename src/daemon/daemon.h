@@ -263,6 +263,7 @@ enum status_list {
 	STATUS_NO_LIST,
 	STATUS_LIST, /* the connections, or the one of an id */
 	STATUS_END,  /* the one of an id, which is ended */
+	STATUS_HOT,  /* no connection, but hot keys, which are looked for no more */
 };
 
 /* What all workers are told, behind what each was sent before. Nothing can be lost of it. */
@@ -271,6 +272,7 @@ enum worker_word {
 	WORKER_LEAVE = 2,    /* tell clients to leave */
 	WORKER_DRAIN = 4,    /* close each connection as soon as nothing of it is in flight */
 	WORKER_ACCESS = 8,   /* look at the key and the rights of each again */
+	WORKER_HOT = 16,     /* look for hot keys */
 };
 
 /* What a worker says of itself. */
@@ -280,8 +282,9 @@ struct worker_report {
 	struct service_counts service;
 	struct conn_info *list; /* NULL unless asked for */
 	size_t count, size;
-	uint64_t only; /* not 0: the list has the connection of this id alone */
-	bool end;      /* which is ended */
+	uint64_t only;                 /* not 0: the list has the connection of this id alone */
+	bool end;                      /* which is ended */
+	struct service_hot_table *hot; /* of a worker, where asked for */
 };
 
 /* To a worker, and back to the main thread if it has `done`. */
@@ -417,6 +420,7 @@ struct status {
 	struct daemon *daemon;
 	unsigned pending;
 	struct worker_report total;
+	struct service_hot_sum *hot;                    /* NULL: not asked for, or no memory */
 	void (*done)(void *arg, struct status *status); /* status is freed on return */
 	void *arg;
 };
@@ -431,6 +435,7 @@ struct json_t *status_json(const struct status *status);
 struct json_t *status_connections_json(const struct status *status);
 struct json_t *status_memory_json(const struct status *status);
 struct json_t *status_resources_json(const struct status *status);
+struct json_t *status_hot_json(const struct status *status);
 struct json_t *status_slow_json(struct daemon *daemon); /* NULL: no memory */
 void status_log(void *arg, struct status *status);
 

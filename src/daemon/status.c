@@ -107,6 +107,7 @@ static void status_finish(struct status *status)
 {
 	status->done(status->arg, status);
 	free(status->total.list);
+	free(status->hot);
 	free(status);
 }
 
@@ -128,6 +129,9 @@ static void report_answered(struct worker_message *m)
 		total->count += from->count;
 	}
 	free(from->list);
+	if (from->hot && status->hot)
+		service_hot_add(status->hot, from->hot);
+	free(from->hot);
 	free(m);
 	if (--status->pending == 0)
 		status_finish(status);
@@ -142,6 +146,8 @@ int status_gather(struct daemon *d, enum status_list list, uint64_t only,
 	if (!status)
 		return -ENOMEM;
 	*status = (struct status){.daemon = d, .pending = 1, .done = done, .arg = arg};
+	if (list == STATUS_HOT)
+		status->hot = calloc(1, sizeof(*status->hot));
 	for (unsigned i = 0; i < d->workers; i++) {
 		struct worker_message *m = calloc(1, sizeof(*m));
 
@@ -385,10 +391,39 @@ json_t *status_resources_json(const struct status *status)
 	return o;
 }
 
+/* The beginning of a key. */
+static json_t *key_text(const char *key, uint32_t len)
+{
+	char text[SERVICE_SLOW_KEY + 1];
+
+	for (uint32_t i = 0; i < len; i++)
+		text[i] = key[i] ? key[i] : '?';
+	text[len] = '\0';
+	return printable_text(text);
+}
+
+json_t *status_hot_json(const struct status *status)
+{
+	const struct service_hot_sum *hot = status->hot;
+	json_t *keys = json_array();
+
+	for (unsigned i = 0; hot && i < hot->keys; i++) {
+		const struct service_hot_key *k = &hot->key[i];
+		json_t *o = json_object();
+		double each = 100.0 / (double)MAX(hot->sampled, 1u);
+
+		json_object_set_new(o, "key", key_text(k->key, k->len));
+		json_object_set_new(o, "share_percent", json_real((double)k->count * each));
+		json_object_set_new(o, "over_percent", json_real((double)k->over * each));
+		json_array_append_new(keys, o);
+	}
+	return json_pack("{s:I, s:I, s:o}", "requests", (json_int_t)(hot ? hot->seen : 0), "sampled",
+			 (json_int_t)(hot ? hot->sampled : 0), "keys", keys);
+}
+
 static json_t *slow_json(const struct service_slow_entry *e)
 {
 	json_t *o = json_object();
-	char key[SERVICE_SLOW_KEY + 1];
 
 	put_number(o, "id", e->id);
 	json_object_set_new(o, "at_unix_seconds", json_real((double)e->at / 1e6));
@@ -398,12 +433,8 @@ static json_t *slow_json(const struct service_slow_entry *e)
 	put_number(o, "size_bytes", e->size);
 	json_object_set_new(o, "client", printable_text(e->client));
 	json_object_set_new(o, "key_of_client", *e->key_of ? printable_text(e->key_of) : json_null());
-	if (!e->key_len)
-		return o;
-	for (uint32_t i = 0; i < e->key_len; i++)
-		key[i] = e->key[i] ? e->key[i] : '?';
-	key[e->key_len] = '\0';
-	json_object_set_new(o, "key", printable_text(key));
+	if (e->key_len)
+		json_object_set_new(o, "key", key_text(e->key, e->key_len));
 	return o;
 }
 

@@ -14,6 +14,7 @@
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define REPORT_STEP 256          /* connections that are looked at in one turn, for a report */
 #define ARM_FAILED_WAIT TIME_MS
+#define HOT_LIMIT (60 * TIME_S) /* where nobody asks for what was found */
 #define INBOX_TURN 2      /* messages of one turn: a connection may take a queue pair, and others wait meanwhile */
 #define PUBLISH_TURNS 16  /* that find nothing, until the main thread learns what is new all the same */
 #define BUSY_POLL TIME_MS /* polled at least, while other processes work for our connections */
@@ -252,7 +253,11 @@ static void worker_begin_report(struct worker *w, struct worker_message *m)
 
 	w->report = m;
 	w->reported = 0;
-	if (m->report.list == STATUS_NO_LIST)
+	if (m->report.list == STATUS_HOT) {
+		service_hot_end(&w->services);
+		report->hot = service_hot_copy(&w->services);
+	}
+	if (m->report.list == STATUS_NO_LIST || m->report.list == STATUS_HOT)
 		return;
 	report->size = worker_count(w);
 	report->list = calloc(report->size + 1, sizeof(*report->list));
@@ -277,6 +282,8 @@ static void worker_apply_words(struct worker *w, unsigned words)
 		spin_limit(&w->spin, atomic_load(&w->polling));
 		service_thread_slow(&w->services, w->daemon->slow);
 	}
+	if (words & WORKER_HOT && service_hot_begin(&w->services, time_now() + HOT_LIMIT) != 0)
+		log_warn("worker", "no memory to look for hot keys");
 	if (words & WORKER_ACCESS)
 		worker_revise(w);
 	for (unsigned i = 0; words & WORKER_LEAVE && i < w->groups; i++)

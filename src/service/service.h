@@ -21,6 +21,7 @@
 struct service;
 struct service_shared;
 struct service_slow;
+struct service_hot;
 
 #define SERVICE_COUNTERS 24 /* most of one service */
 
@@ -57,9 +58,11 @@ struct service_shared {
 struct service_part {
 	const struct service *service;
 	struct service_thread *thread;
-	void *shared;                     /* what service->open() made */
-	unsigned active;                  /* what wants turns: service_part_join(), service_part_leave() */
-	uint64_t slow;                    /* ns from which on a request is slow: service_slow_add(). 0: none is */
+	void *shared;    /* what service->open() made */
+	unsigned active; /* what wants turns: service_part_join(), service_part_leave() */
+	/* ns from which on a request is slow: service_slow_add(); TIME_NEVER where hot keys alone are looked for. 0: no
+	 * request is timed, and of none is told */
+	uint64_t slow;
 	uint64_t count[SERVICE_COUNTERS]; /* by the place of its name in service->counters */
 };
 
@@ -72,6 +75,7 @@ struct service_thread {
 	unsigned busy;
 	uintptr_t owner;                          /* thread_self() of the worker while it runs, else 0 */
 	struct service_slow *slow;                /* NULL: there is none */
+	struct service_hot *hot;                  /* NULL: hot keys were never looked for */
 	struct service_part *part[WIRE_SERVICES]; /* NULL: the service is not open */
 };
 
@@ -310,6 +314,42 @@ void service_slow_add(struct service_part *part, const struct service_slow_reque
 size_t service_slow_read(struct service_slow *slow, struct service_slow_entry *out, size_t most);
 uint64_t service_slow_count(struct service_slow *slow);
 void service_slow_reset(struct service_slow *slow);
+
+/*
+ * hot.c: keys that are asked for most, looked for during a time that an operator chooses; else it costs nothing. The
+ * worker.
+ */
+#define SERVICE_HOT_KEYS 128u /* of a worker */
+#define SERVICE_HOT_SUM 256u  /* of all */
+
+struct service_hot_key {
+	uint64_t hash, count; /* of requests that were taken */
+	uint64_t over;        /* so many of them may be another key's */
+	uint32_t len;
+	char key[SERVICE_SLOW_KEY]; /* its beginning */
+};
+
+struct service_hot_table {
+	uint64_t seen, sampled; /* requests for a key; of them, those that were taken */
+	unsigned keys;
+	struct service_hot_key key[SERVICE_HOT_KEYS];
+};
+
+struct service_hot_sum {
+	uint64_t seen, sampled;
+	unsigned keys; /* the most frequent first */
+	struct service_hot_key key[SERVICE_HOT_SUM + SERVICE_HOT_KEYS];
+};
+
+int service_hot_begin(struct service_thread *thread, uint64_t until); /* anew. 0 or -ENOMEM */
+bool service_hot_is_on(const struct service_thread *thread);
+void service_hot_end(struct service_thread *thread);
+/* free() it; NULL: there is none, or no memory. */
+struct service_hot_table *service_hot_copy(const struct service_thread *thread);
+/* A request is about this key. For services, while part->slow is not 0. */
+void service_hot_key(struct service_part *part, const void *key, size_t len);
+/* Any thread. */
+void service_hot_add(struct service_hot_sum *into, const struct service_hot_table *from);
 
 /*
  * For services.

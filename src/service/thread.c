@@ -62,11 +62,15 @@ int service_thread_create(struct service_thread *thread, const struct service_sh
 
 void service_thread_slow(struct service_thread *thread, struct service_slow *slow)
 {
+	uint64_t limit = service_slow_limit(slow);
+
 	must(service_thread_is_mine(thread));
 	thread->slow = slow;
+	if (!limit && service_hot_is_on(thread))
+		limit = TIME_NEVER;
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		if (thread->part[id])
-			thread->part[id]->slow = service_slow_limit(slow);
+			thread->part[id]->slow = limit;
 }
 
 void service_thread_free(struct service_thread *thread)
@@ -80,6 +84,8 @@ void service_thread_free(struct service_thread *thread)
 		free(part);
 		thread->part[id] = NULL;
 	}
+	free(thread->hot);
+	thread->hot = NULL;
 }
 
 /* A part that wants turns and whose service has that hook. */

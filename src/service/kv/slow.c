@@ -69,8 +69,10 @@ bool kv_slow_begin(struct kv_agent *agent, const struct wire_record *request, co
 		.size = request->length + named_bytes(request, body, key ? key + key_len : body),
 		.key_len = MIN(key_len, (uint32_t)SERVICE_SLOW_KEY),
 	};
-	if (key)
-		memcpy(t->key, key, t->key_len);
+	if (!key)
+		return true;
+	memcpy(t->key, key, t->key_len);
+	service_hot_key(&agent->thread->part, key, key_len);
 	return true;
 }
 

@@ -407,6 +407,7 @@ static const struct {
 	STORE("sets", sets),
 	STORE("deletes", deletes),
 	STORE("evictions", evictions),
+	STORE("evicted_age_us", evicted_age),
 	STORE("expired", expired),
 	STORE("moves", moves),
 	STORE("out_of_memory", out_of_memory),

@@ -6,6 +6,8 @@ void text_slow_end(struct service_part *part, const struct stream *stream, uint6
 {
 	struct stream_info info;
 
+	if (request->key)
+		service_hot_key(part, request->key, request->key_len);
 	request->took = time_now() - *begun;
 	*begun = 0;
 	if (request->took < part->slow)

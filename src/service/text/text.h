@@ -100,7 +100,8 @@ static inline void text_slow_begin(uint64_t *begun)
 	if (!*begun)
 		*begun = time_now();
 }
-/* It was answered. Fills in the client and how long it took, and logs it if that was too long. */
+/* It was answered. Fills in the client and how long it took, and logs it if that was too long; tells of its key where
+ * hot ones are looked for. */
 void text_slow_end(struct service_part *part, const struct stream *stream, uint64_t *begun,
 		   struct service_slow_request *request);
 
