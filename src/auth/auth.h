@@ -281,5 +281,8 @@ bool auth_has_place(const struct auth_client *client);
 /* By another table. False: the key is gone, or is another one, or one is needed now. */
 bool auth_readmit(struct auth_admission *admission, struct auth_table *table);
 void auth_admission_end(struct auth_admission *admission);
+/* The client, for lists of connections: the name of the key that it has proved, "@UID" of a user of this
+ * machine or one that MUNGE has named, "" of any other. Returns out. */
+char *auth_admission_name(const struct auth_admission *admission, char out[static AUTH_NAME_MAX + 1]);
 
 #endif

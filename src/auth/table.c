@@ -211,3 +211,15 @@ void auth_admission_end(struct auth_admission *admission)
 	auth_table_put(admission->table);
 	*admission = (struct auth_admission){0};
 }
+
+char *auth_admission_name(const struct auth_admission *admission, char out[static AUTH_NAME_MAX + 1])
+{
+	const struct auth_key *key = admission->key;
+
+	*out = '\0';
+	if (key && key != &auth_munge && admission->proved)
+		snprintf(out, AUTH_NAME_MAX + 1, "%s", key->name);
+	else if (admission->is_user || (key == &auth_munge && admission->known))
+		snprintf(out, AUTH_NAME_MAX + 1, "@%u", (unsigned)admission->uid);
+	return out;
+}

@@ -648,7 +648,10 @@ void conn_get_info(const struct conn *conn, struct conn_info *out)
 		.records_out = conn->records_out,
 		.bytes_in = conn->bytes_in,
 		.bytes_out = conn->bytes_out,
+		.in_flight = conn->transfer.count,
+		.parked_bytes = conn->parked.bytes,
 		.opened = conn->opened,
 	};
+	auth_admission_name(&conn->admission, out->key);
 	snprintf(out->peer, sizeof(out->peer), "%s", conn->peer);
 }

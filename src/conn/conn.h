@@ -248,8 +248,11 @@ struct conn_info {
 	uint64_t id; /* unique in the process */
 	const char *transport, *service, *state;
 	char peer[128];
+	char key[AUTH_NAME_MAX + 1]; /* as auth_admission_name() */
 	uint64_t messages_in, messages_out, records_in, records_out, bytes_in, bytes_out;
-	uint64_t opened; /* time_now() scale */
+	uint64_t in_flight;    /* reads and writes of the peer's memory */
+	uint64_t parked_bytes; /* of requests that wait */
+	uint64_t opened;       /* time_now() scale */
 };
 void conn_get_info(const struct conn *conn, struct conn_info *out);
 

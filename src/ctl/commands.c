@@ -113,7 +113,8 @@ static const struct {
 	{"health", "status"},
 	{"flushall", "kv flush"},
 	{"flushdb", "kv flush"},
-	{"clients", "connections"},
+	{"clients", "conn list"},
+	{"kill", "conn close"},
 	{"stop", "shutdown"},
 };
 

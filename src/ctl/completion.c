@@ -76,7 +76,7 @@ static void write_valued(FILE *out, const char *gap)
 	const char *between = "";
 
 	for (const struct ctl_option *o = ctl_globals; o->name; o++) {
-		if (o->type == CTL_FLAG)
+		if (!ctl_option_takes_word(o))
 			continue;
 		fprintf(out, "%s--%s", between, o->name);
 		between = gap;
@@ -103,13 +103,13 @@ static void bash_values(FILE *out, const struct ctl_option *options, const char 
 {
 	const struct ctl_option *o = options;
 
-	while (o->name && o->type == CTL_FLAG)
+	while (o->name && !ctl_option_takes_word(o))
 		o++;
 	if (!o->name)
 		return; /* none takes a value */
 	fprintf(out, "%scase $previous in\n", indent);
 	for (; options->name; options++) {
-		if (options->type == CTL_FLAG)
+		if (!ctl_option_takes_word(options))
 			continue;
 		fprintf(out, "%s--%s", indent, options->name);
 		if (options->letter)
@@ -245,7 +245,7 @@ static void zsh_values(FILE *out, const struct ctl_option *options)
 {
 	fputs("\t\tcase $previous in\n", out);
 	for (; options && options->name; options++) {
-		if (options->type == CTL_FLAG)
+		if (!ctl_option_takes_word(options))
 			continue;
 		fprintf(out, "\t\t(--%s", options->name);
 		if (options->letter)
@@ -362,9 +362,9 @@ static void fish_options(FILE *out, const struct place *place)
 		fprintf(out, " -l %s", o->name);
 		if (o->letter)
 			fprintf(out, " -s %c", o->letter);
-		if (o->type != CTL_FLAG && o->choices && strcmp(o->choices, "@file") == 0)
+		if (ctl_option_takes_word(o) && o->choices && strcmp(o->choices, "@file") == 0)
 			fputs(" -r -F", out);
-		else if (o->type != CTL_FLAG)
+		else if (ctl_option_takes_word(o))
 			fprintf(out, " -x -a '%s'", o->choices ? o->choices : "");
 		fish_help(out, o->help);
 	}

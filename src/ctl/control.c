@@ -1,5 +1,5 @@
 /* control.c: ask the daemon by its control socket: one line there, one JSON object back. */
-#include "ctl/ctl.h"
+#include "ctl/watch/watch.h"
 #include "base/local.h"
 #include "wire/wire.h"
 
@@ -10,8 +10,15 @@ static bool yes;
 
 static bool all;
 
+static const char *every; /* of --watch; NULL: once */
+
+static struct watch_times times;
+
 static const struct ctl_option status_options[] = {
 	{"all", 'a', CTL_FLAG, &all, NULL, "counters that are 0, too"},
+	{"watch", 'w', CTL_CHECKED, &every, "SECONDS", "again and again, every 2 s if it does not say; q leaves",
+	 .check = watch_every_check, .otherwise = "2"},
+	{"count", 'c', CTL_NUMBER, &times.count, "COUNT", "with --watch: so often, then end", .min = 1},
 	{NULL},
 };
 
@@ -183,6 +190,13 @@ static void put_in_order(json_t *status)
 	}
 }
 
+void ctl_control_render(FILE *out, json_t *answer)
+{
+	json_object_del(answer, "ok");
+	put_in_order(answer);
+	ctl_render(out, answer);
+}
+
 static int show(const char *text, size_t len)
 {
 	json_t *answer;
@@ -193,9 +207,7 @@ static int show(const char *text, size_t len)
 	if (ctl.json)
 		return ctl_json_print(answer) ? CTL_FAILED : rc;
 	if (rc == CTL_OK) {
-		json_object_del(answer, "ok");
-		put_in_order(answer);
-		ctl_render(stdout, answer);
+		ctl_control_render(stdout, answer);
 		if (!json_object_size(answer) && !ctl.quiet)
 			ctl_say("%s: done", ctl_command_name());
 	}
@@ -278,6 +290,57 @@ static int command_metrics(const struct ctl_arguments *arguments)
 	return rc;
 }
 
+/*
+ * status --watch
+ */
+static int look_at_status(void *arg)
+{
+	json_t **status = arg;
+
+	json_decref(*status);
+	return ctl_control_ask("status", status);
+}
+
+static void draw_status(void *arg, FILE *out)
+{
+	json_t **status = arg;
+
+	ctl_control_render(out, *status);
+}
+
+static void line_status(void *arg, FILE *out)
+{
+	draw_status(arg, out);
+	putc('\n', out);
+}
+
+static json_t *json_of_status(void *arg)
+{
+	json_t **status = arg;
+
+	return json_incref(*status);
+}
+
+static int command_status(const struct ctl_arguments *arguments)
+{
+	json_t *status = NULL;
+	struct watch_view view = {
+		.look = look_at_status,
+		.draw = draw_status,
+		.line = line_status,
+		.json = json_of_status,
+		.arg = &status,
+	};
+	int rc;
+
+	if (!every)
+		return command_control(arguments);
+	times.every = watch_every(every);
+	rc = watch_run(&view, &times);
+	json_decref(status);
+	return rc;
+}
+
 static int64_t number_of(const json_t *object, const char *name)
 {
 	return json_integer_value(json_object_get(object, name));
@@ -309,9 +372,7 @@ static int command_end(const struct ctl_arguments *arguments)
 }
 
 const struct ctl_command ctl_control_commands[] = {
-	{"status", command_control, "", "state, addresses and counters of the daemon", status_options, .local = true},
-	{"connections", command_control, "", "the connections of the daemon", .local = true},
-	{"disconnect", command_control, "ID", "end a connection of the daemon", NULL, 1, 1, .local = true},
+	{"status", command_status, "", "state, addresses and counters of the daemon", status_options, .local = true},
 	{"memory", command_control, "", "the memory of the daemon", .local = true},
 	{"resources", command_control, "", "descriptors, buffers and queues in use", .local = true},
 	{"metrics", command_metrics, "", "the daemon's metrics, as Prometheus reads them", .local = true},

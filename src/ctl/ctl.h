@@ -52,6 +52,7 @@ struct ctl_option {
 	int (*check)(const char *text); /* of CTL_CHECKED: 0, or says why not and answers -EINVAL */
 	const char *choices;            /* for the completion: words, "@file", or NULL */
 	bool *given;                    /* where not NULL, set when the option occurs */
+	const char *otherwise;          /* the value where none follows by "="; NULL: it needs one */
 	enum ctl_of of;                 /* whose it is, of those in ctl_globals */
 };
 
@@ -74,16 +75,23 @@ struct ctl_command {
 
 extern const struct ctl_option ctl_globals[]; /* options.c: accepted by every command */
 
+/* Whether the next word may be its value. */
+static inline bool ctl_option_takes_word(const struct ctl_option *option)
+{
+	return option->type != CTL_FLAG && !option->otherwise;
+}
+
 /* The files that have commands, in the order of the help: NAME.c has ctl_NAME_commands. commands.c puts them
  * together. */
 /* clang-format off */
 #define CTL_FILES(ROW) \
 	ROW(ping) \
-	ROW(kv) ROW(kv_keys) ROW(kv_part) ROW(kv_walk) ROW(kv_move) ROW(kv_import) ROW(kv_run) \
+	ROW(kv) ROW(kv_keys) ROW(kv_part) ROW(kv_walk) ROW(kv_move) ROW(kv_import) ROW(kv_run) ROW(hot) \
 	ROW(bench_kv) ROW(bench_blocks) ROW(bench_ping) ROW(bench_sweep) \
 	ROW(bench_channel) ROW(bench_gpu) ROW(bench_peer) \
 	ROW(gpu) ROW(channel_names) ROW(channel) ROW(peer) ROW(peer_groups) \
-	ROW(control) ROW(log) ROW(key) ROW(doctor) ROW(explain) ROW(completion) ROW(version) ROW(help)
+	ROW(control) ROW(conn) ROW(top) ROW(slow) ROW(log) ROW(key) ROW(doctor) \
+	ROW(explain) ROW(completion) ROW(version) ROW(help)
 /* clang-format on */
 #define CTL_DECLARE(file) extern const struct ctl_command ctl_##file##_commands[];
 CTL_FILES(CTL_DECLARE)
@@ -197,6 +205,7 @@ int ctl_fail_open(int error, const char *server);
 /* From the first call on, SIGINT or SIGTERM sets ctl_interrupted(); the second one ends the process. */
 void ctl_catch_interrupt(void);
 bool ctl_interrupted(void);
+void ctl_interrupt(void); /* as such a signal, for handlers of others */
 
 /* The ending of what there are so many of: "1 key", "2 keys". */
 #define CTL_S(count) ((count) == 1 ? "" : "s")
@@ -303,6 +312,9 @@ int ctl_control_ask(const char *command, json_t **out);
 
 /* The same where a daemon need not be: NULL, and nothing is said. json_decref() it. */
 json_t *ctl_control_try(const char *command);
+
+/* The answer to "status" for people, which changes it. */
+void ctl_control_render(FILE *out, json_t *status);
 
 /*
  * ctl/kv/kv.c: one connection and one request at a time.

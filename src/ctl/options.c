@@ -180,13 +180,13 @@ static int parse_value(struct words *w, const struct ctl_option *o, const char *
 	if (w->wrong && o->value == &ctl.json)
 		ctl.json = true;
 	if (w->dry) {
-		w->at += o->type != CTL_FLAG && !rest;
+		w->at += ctl_option_takes_word(o) && !rest;
 		return 0;
 	}
 	if (o->type == CTL_FLAG)
 		return set_value(o, NULL);
-	if (rest)
-		return set_value(o, rest);
+	if (rest || o->otherwise)
+		return set_value(o, rest ? rest : o->otherwise);
 	if (w->at + 1 >= w->argc) {
 		ctl_say("--%s needs a value: --%s %s", o->name, o->name, o->metavar);
 		return -EINVAL;
@@ -341,8 +341,8 @@ void ctl_options_usage(FILE *out, const struct ctl_option *options, const struct
 			continue;
 		if (o->letter)
 			snprintf(letter, sizeof(letter), "-%c,", o->letter);
-		snprintf(left, sizeof(left), "%s --%s%s%s", letter, o->name, o->metavar ? " " : "",
-			 o->metavar ? o->metavar : "");
+		snprintf(left, sizeof(left), o->otherwise ? "%s --%s[=%s%s]" : "%s --%s%s%s", letter, o->name,
+			 o->metavar && !o->otherwise ? " " : "", o->metavar ? o->metavar : "");
 		words_row(out, left, 28, o->help);
 	}
 }

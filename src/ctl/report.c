@@ -201,6 +201,11 @@ void ctl_catch_interrupt(void)
 	sigaction(SIGTERM, &action, NULL);
 }
 
+void ctl_interrupt(void)
+{
+	interrupted = 1;
+}
+
 bool ctl_interrupted(void)
 {
 	return interrupted;

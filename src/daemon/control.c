@@ -46,7 +46,7 @@ struct client {
  * once the answer is on its way. */
 struct command {
 	const char *name;
-	enum { NEEDS_NOTHING, NEEDS_STATS, NEEDS_LIST, NEEDS_CONNECTION } needs;
+	enum { NEEDS_NOTHING, NEEDS_STATS, NEEDS_LIST, NEEDS_HOT, NEEDS_CONNECTION, NEEDS_END } needs;
 	json_t *(*answer)(const struct status *status);
 	json_t *(*act)(struct daemon *daemon);
 	void (*after)(struct daemon *daemon);
@@ -79,6 +79,21 @@ static json_t *reload(struct daemon *d)
 	return json_pack("{s:s, s:o}", "error", "nothing was changed", "reasons", array_of_lines(told.reasons));
 }
 
+static json_t *hot_begin(struct daemon *d)
+{
+	workers_tell(d, WORKER_HOT);
+	return json_pack("{s:b}", "begun", true);
+}
+
+static json_t *slow_taken(struct daemon *d)
+{
+	json_t *o = status_slow_json(d);
+
+	if (o)
+		service_slow_reset(d->slow);
+	return o;
+}
+
 static json_t *checkpoint(struct daemon *d)
 {
 	int rc = service_shared_command(&d->shared, "checkpoint");
@@ -93,12 +108,19 @@ static json_t *agree(struct daemon *d)
 	return json_pack("{s:I}", "connections", (json_int_t)workers_load(d));
 }
 
+static json_t *connection(const struct status *status)
+{
+	if (!status->total.count)
+		return json_pack("{s:s}", "error", "there is no such connection: see rdmactl conn list");
+	return status_connections_json(status);
+}
+
 static json_t *disconnected(const struct status *status)
 {
 	const struct conn_info *c = status->total.list;
 
 	if (!status->total.count)
-		return json_pack("{s:s}", "error", "there is no such connection: see rdmactl connections");
+		return connection(status);
 	log_info("control", "disconnects #%" PRIu64 ", %s (%s, %s)", c->id, c->peer, c->service, c->transport);
 	return status_connections_json(status);
 }
@@ -106,11 +128,16 @@ static json_t *disconnected(const struct status *status)
 static const struct command commands[] = {
 	{"status", NEEDS_STATS, .answer = status_json},
 	{"connections", NEEDS_LIST, .answer = status_connections_json},
-	{"disconnect", NEEDS_CONNECTION, .answer = disconnected},
+	{"connection", NEEDS_CONNECTION, .answer = connection},
+	{"disconnect", NEEDS_END, .answer = disconnected},
 	{"memory", NEEDS_STATS, .answer = status_memory_json},
 	{"resources", NEEDS_STATS, .answer = status_resources_json},
 	{"metrics", NEEDS_STATS, .answer = metrics_json},
 	{"reload", NEEDS_NOTHING, .act = reload},
+	{"hot-begin", NEEDS_NOTHING, .act = hot_begin},
+	{"hot", NEEDS_HOT, .answer = status_hot_json},
+	{"slow", NEEDS_NOTHING, .act = status_slow_json},
+	{"slow-reset", NEEDS_NOTHING, .act = slow_taken},
 	{"checkpoint", NEEDS_NOTHING, .act = checkpoint},
 	{"drain", NEEDS_NOTHING, .act = agree, .after = daemon_drain},
 	{"shutdown", NEEDS_NOTHING, .act = agree, .after = daemon_end},
@@ -208,6 +235,12 @@ static bool printable(const char *s)
 
 static void client_command(struct client *c)
 {
+	static const enum status_list lists[] = {
+		[NEEDS_LIST] = STATUS_LIST,
+		[NEEDS_HOT] = STATUS_HOT,
+		[NEEDS_CONNECTION] = STATUS_LIST,
+		[NEEDS_END] = STATUS_END,
+	};
 	size_t end = strcspn(c->line, " \t\r\n"), at = end + strspn(c->line + end, " \t\r\n");
 	const struct command *command;
 	char *argument = c->line + at;
@@ -226,15 +259,14 @@ static void client_command(struct client *c)
 		client_answer(c, command->act(c->control->daemon));
 		return;
 	}
-	if (command->needs == NEEDS_CONNECTION && units_parse_number(argument, 1, UINT64_MAX, &c->connection) != 0) {
-		client_answer(c,
-			      json_pack("{s:s}", "error", "it takes the id of a connection: see rdmactl connections"));
+	if (command->needs >= NEEDS_CONNECTION && units_parse_number(argument, 1, UINT64_MAX, &c->connection) != 0) {
+		client_answer(c, json_pack("{s:s}", "error", "it takes the id of a connection: see rdmactl conn list"));
 		return;
 	}
 	/* Only its end matters until the answer. */
 	loop_change_fd(c->watch, 0);
 	c->asking = true;
-	if (status_gather(c->control->daemon, command->needs >= NEEDS_LIST, c->connection, gathered, c) != 0) {
+	if (status_gather(c->control->daemon, lists[command->needs], c->connection, gathered, c) != 0) {
 		c->asking = false;
 		client_answer(c, NULL);
 	}

@@ -270,17 +270,28 @@ int daemon_services_start(struct daemon *d)
 				    .busy = service_is_busy,
 				    .fatal = service_is_fatal,
 				    .arg = d};
+	int rc;
 
 	must(daemon_is_main(d));
 	for (unsigned i = 0; i < d->fabrics; i++)
 		domain[i] = d->fabric[i].domain;
-	return daemon_exit_status(service_shared_open(&d->shared, &host, d->config->services, d->config->service));
+	if (service_slow_create(&d->slow) != 0)
+		return EX_OSERR;
+	service_slow_set(d->slow, d->config->slow, d->config->slow_keys);
+	rc = service_shared_open(&d->shared, &host, d->config->services, d->config->service);
+	if (rc != 0) {
+		service_slow_destroy(d->slow);
+		d->slow = NULL;
+	}
+	return daemon_exit_status(rc);
 }
 
 void daemon_services_stop(struct daemon *d)
 {
 	must(daemon_is_main(d));
 	service_shared_close(&d->shared);
+	service_slow_destroy(d->slow);
+	d->slow = NULL;
 }
 
 int daemon_ready(struct daemon *d)
@@ -421,6 +432,7 @@ int daemon_reload(struct daemon *d, struct reloaded *told)
 		d->configured_at = time(NULL);
 		hold_back(&r, fresh);
 		config_merge(d->config, fresh, setting_changed, &r);
+		service_slow_set(d->slow, d->config->slow, d->config->slow_keys);
 		workers_tell(d, WORKER_SETTINGS);
 		access_replace(d, access);
 		config_free(fresh);

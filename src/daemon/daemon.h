@@ -84,7 +84,9 @@ struct config {
 	uint64_t auth_local;            /* enum access_local */
 	uint64_t auth_encrypt;          /* enum conn_encrypt */
 	bool auth_munge;
-	bool insecure;                      /* other machines may come without keys */
+	bool insecure; /* other machines may come without keys */
+	uint64_t slow; /* ns from which on a request is logged as slow; 0: none is */
+	bool slow_keys;
 	struct setting_list metrics_listen; /* each passes address_parse(), without a scheme */
 	void *service[WIRE_SERVICES];       /* values of the service's own settings; NULL: it has none */
 };
@@ -275,12 +277,21 @@ enum worker_verb {
 	WORKER_REPORT,     /* fill in `report` */
 };
 
+/* What a report lists. */
+enum status_list {
+	STATUS_NO_LIST,
+	STATUS_LIST, /* the connections, or the one of an id */
+	STATUS_END,  /* the one of an id, which is ended */
+	STATUS_HOT,  /* no connection, but hot keys, which are looked for no more */
+};
+
 /* What all workers are told, behind what each was sent before. Nothing can be lost of it. */
 enum worker_word {
 	WORKER_SETTINGS = 1, /* take over the new polling time */
 	WORKER_LEAVE = 2,    /* tell clients to leave */
 	WORKER_DRAIN = 4,    /* close each connection as soon as nothing of it is in flight */
 	WORKER_ACCESS = 8,   /* look at the key and the rights of each again */
+	WORKER_HOT = 16,     /* look for hot keys */
 };
 
 #define WORKERS_MAX 256
@@ -296,7 +307,9 @@ struct worker_report {
 	uint64_t kind[FABRIC_TRANSPORTS][WIRE_SERVICES]; /* connections */
 	struct conn_info *list;                          /* NULL unless asked for */
 	size_t count, size;
-	uint64_t disconnect; /* not 0: the list has this connection alone, which is ended */
+	uint64_t only;                 /* not 0: the list has the connection of this id alone */
+	bool end;                      /* which is ended */
+	struct service_hot_table *hot; /* of a worker, where asked for */
 };
 
 /* To a worker, and back to the main thread if it has `done`. */
@@ -318,7 +331,7 @@ struct worker_message {
 			bool instead;                    /* there is no place but that of one which gives way */
 		} connection;
 		struct {
-			bool list;
+			enum status_list list;
 			struct worker_report report;
 		} report;
 	};
@@ -446,21 +459,23 @@ struct status {
 	unsigned pending;
 	struct worker_report total;
 	uint64_t busy[WORKERS_MAX];
+	struct service_hot_sum *hot;                    /* NULL: not asked for, or no memory */
 	void (*done)(void *arg, struct status *status); /* status is freed on return */
 	void *arg;
 };
 
 void status_add_conn(struct worker_report *into, const struct conn_group_stats *from);
 void status_add_stream(struct worker_report *into, const struct stream_stats *from);
-/* Ask every worker; done() comes in the main loop when all have answered. `disconnect`: see struct worker_report.
- * -ENOMEM. */
-int status_gather(struct daemon *daemon, bool list, uint64_t disconnect, void (*done)(void *arg, struct status *status),
-		  void *arg);
+/* Ask every worker; done() comes in the main loop when all have answered. `only`: see struct worker_report. -ENOMEM. */
+int status_gather(struct daemon *daemon, enum status_list list, uint64_t only,
+		  void (*done)(void *arg, struct status *status), void *arg);
 struct json_t;
 struct json_t *status_json(const struct status *status);
 struct json_t *status_connections_json(const struct status *status);
 struct json_t *status_memory_json(const struct status *status);
 struct json_t *status_resources_json(const struct status *status);
+struct json_t *status_hot_json(const struct status *status);
+struct json_t *status_slow_json(struct daemon *daemon); /* NULL: no memory */
 void status_log(void *arg, struct status *status);
 
 /*
@@ -515,6 +530,7 @@ struct daemon {
 	struct stream_listener stream[STREAM_LISTENERS];
 	unsigned streams;
 	struct service_shared shared;
+	struct service_slow *slow;
 	struct worker **worker;
 	unsigned workers;
 	struct conn_munge *munge;       /* asked by the workers' connections */

@@ -147,6 +147,11 @@ static const struct setting general[] = {
 	{"insecure", SETTING_BOOL, AT(insecure), "false", .reload = true,
 	 .help = "Let other machines in without keys: each host that reaches the daemon may do everything.\n"
 		 "Without this, and without auth.keys, it listens on the loopback and on UNIX sockets only."},
+	{"slow", SETTING_TIME, AT(slow), "0", 0, 3600 * TIME_S, .reload = true,
+	 .help = "Requests of the key/value service, of Redis's and memcached's protocol that take as long\n"
+		 "or longer are logged for rdmactl slow. \"0\": none is, and it costs nothing."},
+	{"slow_keys", SETTING_BOOL, AT(slow_keys), "false", .reload = true,
+	 .help = "Log the keys of slow requests, too, up to 128 bytes of each."},
 	{"pid_file", SETTING_STRING, AT(pid_file), NULL, .check = setting_check_path, .sample = "/run/rdmad.pid",
 	 .help = "File for the process id, locked while the daemon runs."},
 };

@@ -97,6 +97,8 @@ void status_add_stream(struct worker_report *into, const struct stream_stats *fr
 	into->conn.paced += from->paced;
 	into->conn.revoked += from->revoked;
 	into->conn.violations += from->violations;
+	into->conn.records_in += from->requests;
+	into->conn.records_out += from->requests;
 	into->conn.bytes_in += from->bytes_in;
 	into->conn.bytes_out += from->bytes_out;
 	add_counters(&into->stream, from, stream_counters, ARRAY_SIZE(stream_counters));
@@ -106,6 +108,7 @@ static void status_finish(struct status *status)
 {
 	status->done(status->arg, status);
 	free(status->total.list);
+	free(status->hot);
 	free(status);
 }
 
@@ -132,13 +135,16 @@ static void report_answered(struct worker_message *m)
 		total->count += from->count;
 	}
 	free(from->list);
+	if (from->hot && status->hot)
+		service_hot_add(status->hot, from->hot);
+	free(from->hot);
 	free(m);
 	if (--status->pending == 0)
 		status_finish(status);
 }
 
-int status_gather(struct daemon *d, bool list, uint64_t disconnect, void (*done)(void *arg, struct status *status),
-		  void *arg)
+int status_gather(struct daemon *d, enum status_list list, uint64_t only,
+		  void (*done)(void *arg, struct status *status), void *arg)
 {
 	struct status *status = calloc(1, sizeof(*status));
 
@@ -146,6 +152,8 @@ int status_gather(struct daemon *d, bool list, uint64_t disconnect, void (*done)
 	if (!status)
 		return -ENOMEM;
 	*status = (struct status){.daemon = d, .pending = 1, .done = done, .arg = arg};
+	if (list == STATUS_HOT)
+		status->hot = calloc(1, sizeof(*status->hot));
 	for (unsigned i = 0; i < d->workers; i++) {
 		struct worker_message *m = calloc(1, sizeof(*m));
 
@@ -155,7 +163,8 @@ int status_gather(struct daemon *d, bool list, uint64_t disconnect, void (*done)
 		m->done = report_answered;
 		m->arg = status;
 		m->report.list = list;
-		m->report.report.disconnect = disconnect;
+		m->report.report.only = only;
+		m->report.report.end = list == STATUS_END;
 		if (worker_send(d->worker[i], m))
 			status->pending++;
 		else
@@ -320,6 +329,7 @@ static json_t *connection_json(const struct conn_info *c, uint64_t now)
 	json_object_set_new(o, "peer", printable_text(c->peer));
 	json_object_set_new(o, "transport", printable_text(c->transport));
 	json_object_set_new(o, "service", printable_text(c->service));
+	json_object_set_new(o, "key", *c->key ? printable_text(c->key) : json_null());
 	json_object_set_new(o, "state", printable_text(c->state));
 	put_number(o, "age_seconds", (now - MIN(now, c->opened)) / TIME_S);
 	put_number(o, "messages_in", c->messages_in);
@@ -328,6 +338,8 @@ static json_t *connection_json(const struct conn_info *c, uint64_t now)
 	put_number(o, "records_out", c->records_out);
 	put_number(o, "in_bytes", c->bytes_in);
 	put_number(o, "out_bytes", c->bytes_out);
+	put_number(o, "in_flight", c->in_flight);
+	put_number(o, "parked_bytes", c->parked_bytes);
 	return o;
 }
 
@@ -398,6 +410,70 @@ json_t *status_resources_json(const struct status *status)
 			service_find(id)->resources(d->shared.of[id], &report.report);
 	put_number(o, "heap_bytes", heap_bytes());
 	return o;
+}
+
+/* The beginning of a key. */
+static json_t *key_text(const char *key, uint32_t len)
+{
+	char text[SERVICE_SLOW_KEY + 1];
+
+	for (uint32_t i = 0; i < len; i++)
+		text[i] = key[i] ? key[i] : '?';
+	text[len] = '\0';
+	return printable_text(text);
+}
+
+json_t *status_hot_json(const struct status *status)
+{
+	const struct service_hot_sum *hot = status->hot;
+	json_t *keys = json_array();
+
+	for (unsigned i = 0; hot && i < hot->keys; i++) {
+		const struct service_hot_key *k = &hot->key[i];
+		json_t *o = json_object();
+		double each = 100.0 / (double)MAX(hot->sampled, 1u);
+
+		json_object_set_new(o, "key", key_text(k->key, k->len));
+		json_object_set_new(o, "share_percent", json_real((double)k->count * each));
+		json_object_set_new(o, "over_percent", json_real((double)k->over * each));
+		json_array_append_new(keys, o);
+	}
+	return json_pack("{s:I, s:I, s:o}", "requests", (json_int_t)(hot ? hot->seen : 0), "sampled",
+			 (json_int_t)(hot ? hot->sampled : 0), "keys", keys);
+}
+
+static json_t *slow_json(const struct service_slow_entry *e)
+{
+	json_t *o = json_object();
+
+	put_number(o, "id", e->id);
+	json_object_set_new(o, "at_unix_seconds", json_real((double)e->at / 1e6));
+	json_object_set_new(o, "service", json_string(wire_service_name(e->service)));
+	json_object_set_new(o, "operation", json_string(e->operation));
+	put_number(o, "us", e->took / TIME_US);
+	put_number(o, "size_bytes", e->size);
+	json_object_set_new(o, "client", printable_text(e->client));
+	json_object_set_new(o, "key_of_client", *e->key_of ? printable_text(e->key_of) : json_null());
+	if (e->key_len)
+		json_object_set_new(o, "key", key_text(e->key, e->key_len));
+	return o;
+}
+
+json_t *status_slow_json(struct daemon *d)
+{
+	struct service_slow_entry *entry = calloc(SERVICE_SLOW_MAX, sizeof(*entry));
+	json_t *array = json_array();
+	size_t n;
+
+	if (!entry) {
+		json_decref(array);
+		return NULL;
+	}
+	n = service_slow_read(d->slow, entry, SERVICE_SLOW_MAX);
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(array, slow_json(&entry[i]));
+	free(entry);
+	return json_pack("{s:I, s:o}", "limit_us", (json_int_t)(d->config->slow / TIME_US), "slow", array);
 }
 
 void status_log(void *arg, struct status *status)

@@ -15,6 +15,7 @@
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define REPORT_STEP 256          /* connections that are looked at in one turn, for a report */
 #define ARM_FAILED_WAIT TIME_MS
+#define HOT_LIMIT (60 * TIME_S) /* where nobody asks for what was found */
 #define INBOX_TURN 2      /* messages of one turn: a connection may take a queue pair, and others wait meanwhile */
 #define PUBLISH_TURNS 16  /* that find nothing, until the main thread learns what is new all the same */
 #define BUSY_POLL TIME_MS /* polled at least, while other processes work for our connections */
@@ -228,11 +229,11 @@ static void add_info(void *arg, struct conn *conn)
 
 	if (report->count == report->size)
 		return;
-	conn_get_info(conn, info);
-	if (report->disconnect && info->id != report->disconnect)
+	service_get_info(conn, info);
+	if (report->only && info->id != report->only)
 		return;
 	report->count++;
-	if (report->disconnect)
+	if (report->end)
 		conn_close(conn, 0, "disconnected by the operator");
 }
 
@@ -245,18 +246,23 @@ static void add_stream_info(void *arg, struct stream *stream)
 	if (report->count == report->size)
 		return;
 	stream_get_info(stream, &of);
-	if (report->disconnect && of.id != report->disconnect)
+	if (report->only && of.id != report->only)
 		return;
 	*info = (struct conn_info){.id = of.id,
 				   .transport = of.transport,
 				   .service = of.service,
 				   .state = "established",
+				   .records_in = of.requests,
+				   .records_out = of.answered,
 				   .bytes_in = of.bytes_in,
 				   .bytes_out = of.bytes_out,
+				   .in_flight = of.requests - of.answered,
+				   .parked_bytes = of.unused_bytes,
 				   .opened = of.opened};
 	snprintf(info->peer, sizeof(info->peer), "%s", of.peer);
+	snprintf(info->key, sizeof(info->key), "%s", of.key);
 	report->count++;
-	if (report->disconnect)
+	if (report->end)
 		stream_close(stream, -ECONNRESET, "disconnected by the operator");
 }
 
@@ -288,7 +294,11 @@ static void worker_begin_report(struct worker *w, struct worker_message *m)
 
 	w->report = m;
 	w->reported = 0;
-	if (!m->report.list)
+	if (m->report.list == STATUS_HOT) {
+		service_hot_end(&w->services);
+		report->hot = service_hot_copy(&w->services);
+	}
+	if (m->report.list == STATUS_NO_LIST || m->report.list == STATUS_HOT)
 		return;
 	report->size = worker_count(w);
 	report->list = calloc(report->size + 1, sizeof(*report->list));
@@ -304,8 +314,12 @@ static void leave_connection(void *arg, struct conn *conn)
 static void worker_apply_words(struct worker *w, unsigned words)
 {
 	atomic_fetch_and(&w->words, ~words);
-	if (words & WORKER_SETTINGS)
+	if (words & WORKER_SETTINGS) {
 		spin_limit(&w->spin, atomic_load(&w->polling));
+		service_thread_slow(&w->services, w->daemon->slow);
+	}
+	if (words & WORKER_HOT && service_hot_begin(&w->services, time_now() + HOT_LIMIT) != 0)
+		log_warn("worker", "no memory to look for hot keys");
 	if (words & WORKER_ACCESS)
 		worker_revise(w);
 	for (unsigned i = 0; words & WORKER_LEAVE && i < w->groups; i++)
@@ -501,6 +515,8 @@ static int worker_make_services(struct worker *w)
 {
 	int rc = service_thread_create(&w->services, &w->daemon->shared);
 
+	if (rc == 0)
+		service_thread_slow(&w->services, w->daemon->slow);
 	for (unsigned id = 0; id < WIRE_SERVICES && rc == 0; id++) {
 		struct service_part *part = w->services.part[id];
 

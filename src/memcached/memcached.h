@@ -100,6 +100,8 @@ struct memc_parser {
 enum memc_result memc_parse(struct memc_parser *parser, const char *bytes, size_t len);
 /* The next word of `rest`. False: there is none. */
 bool memc_next_key(struct memc_command *command, struct memc_word *word);
+/* Its name, "get" or "mg"; of a faulty one, too. */
+const char *memc_command_name(const struct memc_command *command);
 bool memc_is(const struct memc_word *word, const char *text);
 /* The first letter of a meta command's flag. */
 static inline char memc_letter(const struct memc_word *flag)

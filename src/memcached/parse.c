@@ -572,6 +572,20 @@ static const struct {
 	{'e', MEMC_META_DEBUG, parse_meta_debug},
 };
 
+const char *memc_command_name(const struct memc_command *command)
+{
+	static const char meta[][3] = {"mg", "ms", "md", "ma", "mn", "me"};
+
+	for (unsigned i = 0; command->id != MEMC_FAULTY && i < ARRAY_SIZE(rows); i++)
+		if (rows[i].id == command->id && rows[i].with_cas == command->with_cas &&
+		    rows[i].touches == command->touches)
+			return rows[i].name;
+	for (unsigned i = 0; i < ARRAY_SIZE(meta); i++)
+		if (meta_rows[i].id == command->id)
+			return meta[i];
+	return "unknown";
+}
+
 static bool parse_meta(struct memc_parser *p, const struct words *words)
 {
 	const struct memc_word *name = &words->of[0];

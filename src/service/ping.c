@@ -123,4 +123,5 @@ const struct service service_ping = {
 	.ops = &ping_agent_ops,
 	.agent_new = ping_agent_new,
 	.agent_free = free,
+	.answers_each = true,
 };

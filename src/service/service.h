@@ -20,6 +20,8 @@
 
 struct service;
 struct service_shared;
+struct service_slow;
+struct service_hot;
 
 #define SERVICE_COUNTERS 24 /* most of one service */
 
@@ -59,8 +61,11 @@ struct service_shared {
 struct service_part {
 	const struct service *service;
 	struct service_thread *thread;
-	void *shared;                     /* what service->open() made */
-	unsigned active;                  /* what wants turns: service_part_join(), service_part_leave() */
+	void *shared;    /* what service->open() made */
+	unsigned active; /* what wants turns: service_part_join(), service_part_leave() */
+	/* ns from which on a request is slow: service_slow_add(); TIME_NEVER where hot keys alone are looked for. 0: no
+	 * request is timed, and of none is told */
+	uint64_t slow;
 	uint64_t count[SERVICE_COUNTERS]; /* by the place of its name in service->counters */
 
 	/* How long requests took: service_thread_time(). */
@@ -77,6 +82,8 @@ struct service_thread {
 	 * for longer, because waking up twice costs more than most jobs, and yields. Services count up and down. */
 	unsigned busy;
 	uintptr_t owner;                          /* thread_self() of the worker while it runs, else 0 */
+	struct service_slow *slow;                /* NULL: there is none */
+	struct service_hot *hot;                  /* NULL: hot keys were never looked for */
 	struct service_part *part[WIRE_SERVICES]; /* NULL: the service is not open */
 	/* Of them those whose service has answered(). */
 	struct service_part *timed[WIRE_SERVICES];
@@ -187,6 +194,8 @@ struct service {
 	/* Whether no request of the connection waits for its answer. A service that has this tells its clients to
 	 * leave, so that they lose nothing, and has no drain(). */
 	bool (*quiet)(const struct conn *conn);
+	/* Each record that comes is a request, and has one answer: what is not answered is in flight. */
+	bool answers_each;
 	/* The rights of the connection's client (conn_client()) are others now. NULL: it looks at each request. */
 	void (*revised)(struct conn *conn);
 
@@ -261,6 +270,9 @@ void service_revised(struct conn *conn);
 /* The daemon is to end: the service's drain() where it has one. Again and again. */
 void service_drain(struct conn *conn);
 
+/* conn_get_info(), in which the service knows better what is in flight. */
+void service_get_info(const struct conn *conn, struct conn_info *out);
+
 /* The hooks of the same names, of all parts. */
 int service_thread_turn(struct service_thread *thread);
 uint64_t service_thread_deadline(const struct service_thread *thread);
@@ -284,6 +296,84 @@ void service_thread_time(struct service_thread *thread, uint64_t took);
 /* The counts so far, with the ones that are kept elsewhere. */
 void service_thread_get_counts(const struct service_thread *thread, struct service_counts *out);
 void service_counts_add(struct service_counts *into, const struct service_counts *from);
+
+/* Takes over the limit of the log of slow requests, for all parts. Again when it has changed. */
+void service_thread_slow(struct service_thread *thread, struct service_slow *slow);
+
+/*
+ * slow.c: the log of slow requests, the last ones of all services and workers. The service finds out how long a request
+ * takes, and only where part->slow is not 0. Any thread, but for create, destroy and set: main thread.
+ */
+#define SERVICE_SLOW_MAX 512u
+#define SERVICE_SLOW_KEY 128u /* bytes of a key that are kept */
+
+struct service_slow_request {
+	const char *operation; /* stays */
+	uint64_t took;         /* ns */
+	uint64_t size;         /* bytes of the request and of its answer, values included */
+	const void *key;       /* NULL: it has none */
+	size_t key_len;
+	const char *client; /* its address */
+	const char *key_of; /* auth_admission_name() */
+};
+
+struct service_slow_entry {
+	uint64_t id; /* rises */
+	uint64_t at; /* us since 1970, when it ended */
+	uint64_t took, size;
+	enum wire_service service;
+	const char *operation;
+	char client[128], key_of[AUTH_NAME_MAX + 1];
+	uint32_t key_len; /* 0: keys are not kept */
+	char key[SERVICE_SLOW_KEY];
+};
+
+int service_slow_create(struct service_slow **out);   /* 0 or -ENOMEM. Off */
+void service_slow_destroy(struct service_slow *slow); /* NULL is fine */
+void service_slow_set(struct service_slow *slow, uint64_t limit, bool keys);
+uint64_t service_slow_limit(const struct service_slow *slow);
+/* In the worker of the part. */
+void service_slow_add(struct service_part *part, const struct service_slow_request *request);
+/* The last `most` of them, the last one first: how many. */
+size_t service_slow_read(struct service_slow *slow, struct service_slow_entry *out, size_t most);
+uint64_t service_slow_count(struct service_slow *slow);
+void service_slow_reset(struct service_slow *slow);
+
+/*
+ * hot.c: keys that are asked for most, looked for during a time that an operator chooses; else it costs nothing. The
+ * worker.
+ */
+#define SERVICE_HOT_KEYS 128u /* of a worker */
+#define SERVICE_HOT_SUM 256u  /* of all */
+
+struct service_hot_key {
+	uint64_t hash, count; /* of requests that were taken */
+	uint64_t over;        /* so many of them may be another key's */
+	uint32_t len;
+	char key[SERVICE_SLOW_KEY]; /* its beginning */
+};
+
+struct service_hot_table {
+	uint64_t seen, sampled; /* requests for a key; of them, those that were taken */
+	unsigned keys;
+	struct service_hot_key key[SERVICE_HOT_KEYS];
+};
+
+struct service_hot_sum {
+	uint64_t seen, sampled;
+	unsigned keys; /* the most frequent first */
+	struct service_hot_key key[SERVICE_HOT_SUM + SERVICE_HOT_KEYS];
+};
+
+int service_hot_begin(struct service_thread *thread, uint64_t until); /* anew. 0 or -ENOMEM */
+bool service_hot_is_on(const struct service_thread *thread);
+void service_hot_end(struct service_thread *thread);
+/* free() it; NULL: there is none, or no memory. */
+struct service_hot_table *service_hot_copy(const struct service_thread *thread);
+/* A request is about this key. For services, while part->slow is not 0. */
+void service_hot_key(struct service_part *part, const void *key, size_t len);
+/* Any thread. */
+void service_hot_add(struct service_hot_sum *into, const struct service_hot_table *from);
 
 /*
  * For services.

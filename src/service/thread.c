@@ -62,6 +62,19 @@ int service_thread_create(struct service_thread *thread, const struct service_sh
 	return rc;
 }
 
+void service_thread_slow(struct service_thread *thread, struct service_slow *slow)
+{
+	uint64_t limit = service_slow_limit(slow);
+
+	must(service_thread_is_mine(thread));
+	thread->slow = slow;
+	if (!limit && service_hot_is_on(thread))
+		limit = TIME_NEVER;
+	for (unsigned id = 0; id < WIRE_SERVICES; id++)
+		if (thread->part[id])
+			thread->part[id]->slow = limit;
+}
+
 void service_thread_free(struct service_thread *thread)
 {
 	must(service_thread_is_mine(thread));
@@ -73,6 +86,8 @@ void service_thread_free(struct service_thread *thread)
 		free(part);
 		thread->part[id] = NULL;
 	}
+	free(thread->hot);
+	thread->hot = NULL;
 }
 
 /* A part that wants turns and whose service has that hook. */
@@ -243,6 +258,13 @@ void service_revised(struct conn *conn)
 
 	if (service->revised && conn_established(conn))
 		service->revised(conn);
+}
+
+void service_get_info(const struct conn *conn, struct conn_info *out)
+{
+	conn_get_info(conn, out);
+	if (service_find(conn_request(conn)->service)->answers_each)
+		out->in_flight = out->records_in - MIN(out->records_in, out->records_out);
 }
 
 void service_drain(struct conn *conn)

@@ -150,6 +150,7 @@ void store_get_stats(struct store *store, struct store_stats *out)
 	memset(out, 0, sizeof(*out));
 	for (unsigned i = 0; i < store->stripes; i++)
 		stripe_add_stats(&store->stripe[i], out);
+	out->evicted_age = evict_age(store) / TIME_US;
 	arena_get_usage(&store->arena, &usage);
 	out->bytes_used = usage.used;
 	out->bytes_asked = usage.asked;

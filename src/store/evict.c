@@ -138,6 +138,64 @@ static void ghost_grow(struct store *store, struct stripe *s)
  * The queues.
  */
 
+/*
+ * The age of what is evicted: of a few items it is kept when they came. An item that stays gives its place to another
+ * now and then.
+ */
+static unsigned probe_of(const struct store_item *item)
+{
+	return (atomic_load_explicit(&item->tag, memory_order_relaxed) * 0x9e3779b1u >> 20) & (PROBES - 1);
+}
+
+static uint32_t probe_link(const struct order *o, unsigned at)
+{
+	return atomic_load_explicit(&o->probe[at].link, memory_order_relaxed);
+}
+
+static void probe_set(struct order *o, unsigned at, uint32_t link)
+{
+	atomic_store_explicit(&o->probe[at].link, link, memory_order_relaxed);
+}
+
+static void probe_add(struct order *o, uint32_t link, unsigned at)
+{
+	uint64_t now = atomic_load_explicit(&o->now, memory_order_relaxed);
+
+	if (now && (!probe_link(o, at) || ++o->came % PROBE_EACH == 0)) {
+		probe_set(o, at, link);
+		o->probe[at].at = now;
+	}
+}
+
+static void probe_remove(struct order *o, uint32_t link, unsigned at, bool evicted)
+{
+	uint64_t now = atomic_load_explicit(&o->now, memory_order_relaxed);
+
+	if (likely(probe_link(o, at) != link))
+		return;
+	if (evicted)
+		o->age[o->ages++ % PROBES] = now - MIN(now, o->probe[at].at);
+	probe_set(o, at, 0);
+}
+
+uint64_t evict_age(struct store *store)
+{
+	struct order *o = &store->order;
+	uint64_t sum = 0, n;
+
+	order_lock(o);
+	n = MIN(o->ages, PROBES);
+	for (uint64_t i = 0; i < n; i++)
+		sum += o->age[i] / n;
+	order_unlock(o);
+	return sum;
+}
+
+void evict_tick(struct store *store, uint64_t now)
+{
+	atomic_store_explicit(&store->order.now, now, memory_order_relaxed);
+}
+
 void evict_add(struct store *store, struct stripe *s, struct store_item *item)
 {
 	struct order *o = &store->order;
@@ -150,6 +208,7 @@ void evict_add(struct store *store, struct stripe *s, struct store_item *item)
 	order_lock(o);
 	item->queue = known ? QUEUE_MAIN : QUEUE_SMALL;
 	queue_add(&store->arena, queue_of(o, item), item);
+	probe_add(o, arena_link(&store->arena, item), probe_of(item));
 	order_unlock(o);
 }
 
@@ -163,6 +222,7 @@ void evict_remove(struct store *store, struct stripe *s, struct store_item *item
 	order_lock(o);
 	queue_remove(&store->arena, queue_of(o, item), item);
 	item->queue = QUEUE_NONE;
+	probe_remove(o, arena_link(&store->arena, item), probe_of(item), false);
 	order_unlock(o);
 }
 
@@ -195,6 +255,8 @@ void evict_move(struct store *store, struct stripe *s, struct store_item *old, s
 	order_lock(o);
 	queue_replace(&store->arena, queue_of(o, old), old, new);
 	old->queue = QUEUE_NONE;
+	if (probe_link(o, probe_of(old)) == arena_link(&store->arena, old))
+		probe_set(o, probe_of(old), arena_link(&store->arena, new));
 	order_unlock(o);
 }
 
@@ -279,6 +341,11 @@ bool evict_link(struct store *store, struct stripe *s, uint32_t tag, uint32_t li
 	if (!index_find_link(&s->index, tag, link, &slot) || item_pinned(item) || unlikely(!change_grant(store)))
 		return false;
 	*size = item_bytes(item);
+	if (unlikely(probe_link(&store->order, probe_of(item)) == link)) {
+		order_lock(&store->order);
+		probe_remove(&store->order, link, probe_of(item), true);
+		order_unlock(&store->order);
+	}
 	store_item_drop(store, s, slot, item, DROP_EVICTED, dead);
 	return true;
 }

@@ -467,10 +467,21 @@ struct queue {
 };
 
 /* The order of eviction, of the whole store. */
+#define PROBES 64u /* a power of two */
+#define PROBE_EACH 1024u
+
 struct order {
 	_Alignas(CACHE_LINE) struct lock lock;
 	_Atomic uint32_t ghost_clock;
 	struct queue small, main;
+	/* Of some items, by their tag: when they came. So it is known how old what is evicted is. */
+	struct {
+		_Atomic uint32_t link; /* 0: none. Read without the lock, where that says no more than "perhaps" */
+		uint64_t at;           /* as `now` */
+	} probe[PROBES];
+	uint64_t came;              /* items */
+	_Atomic uint64_t now;       /* of the last store_tick(); 0: there was none */
+	uint64_t age[PROBES], ages; /* of the last that were evicted, and how many ever */
 };
 
 struct ghost {
@@ -803,6 +814,9 @@ bool evict_link(struct store *store, struct stripe *s, uint32_t tag, uint32_t li
 
 /* Evicts what the extent holds, unless it is pinned. */
 bool evict_item(struct store *store, struct store_item *item);
+/* How long items that were evicted lately had been there, ns, on the average of some; by the time of store_tick(). */
+uint64_t evict_age(struct store *store);
+void evict_tick(struct store *store, uint64_t now);
 
 static inline void evict_touch(struct store_item *item)
 {

@@ -782,6 +782,7 @@ uint64_t store_tick(struct store *store, uint64_t now)
 	if (!budget)
 		next = now;
 	room_tick(store, now);
+	evict_tick(store, now);
 	atomic_store_explicit(&store->tick_hand, hand % store->stripes, memory_order_relaxed);
 	due_lower(&store->due, next);
 	return MIN(next, now + TICK_LATEST);

@@ -84,6 +84,7 @@ struct store_stats {
 	uint64_t bytes_free_run;
 	uint64_t bytes_reserved; /* of bytes_used: values on their way */
 	uint64_t hits, misses, sets, deletes, evictions, expired;
+	uint64_t evicted_age;    /* how long keys that were evicted lately had been there, us, on the average of some */
 	uint64_t moves;          /* of items, to make room */
 	uint64_t out_of_memory;  /* writes refused */
 	uint64_t bytes_returned; /* of the arena, to the system, ever */

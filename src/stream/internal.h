@@ -27,7 +27,7 @@ struct stream_transport {
 	void (*visited)(struct stream *stream); /* at the end of a visit */
 	bool (*settled)(struct stream *stream); /* what was taken has left. False: the stream will be visited again */
 	void (*look)(struct stream *stream);    /* about once a second */
-	const char *(*name)(const struct stream *stream); /* "tcp" */
+	const char *(*name)(const struct stream *stream);                   /* "tcp" */
 	void (*info)(const struct stream *stream, struct stream_info *out); /* the addresses */
 	void (*end)(struct stream *stream);
 };
@@ -80,6 +80,7 @@ struct stream {
 		struct stream_hold hold[STREAM_HOLDS];
 		unsigned holds;
 		uint64_t released;
+		uint64_t answers, answered; /* of requests, ever; and when nothing waited last */
 	} out;
 };
 

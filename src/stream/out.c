@@ -161,6 +161,8 @@ static void forget(struct stream *s, size_t n)
 {
 	s->out.waiting -= n;
 	s->group->stats.waiting_bytes -= n;
+	if (!s->out.waiting)
+		s->out.answered = s->out.answers;
 	while (s->out.count && n >= piece_at(s, 0)->len) {
 		struct stream_piece piece = *piece_at(s, 0);
 

@@ -66,6 +66,17 @@ static int ask_peer(int fd, struct sockaddr *sa, socklen_t *len)
 	return getpeername(fd, sa, len);
 }
 
+/* A client of a UNIX socket has no address as a rule, but a process. */
+static void name_process(int fd, char *out, size_t size)
+{
+	struct ucred peer;
+
+	if (local_peer(fd, &peer) == 0)
+		snprintf(out, size, "unix:pid %d uid %u", (int)peer.pid, (unsigned)peer.uid);
+	else
+		name_of(fd, ask_peer, out, size);
+}
+
 static int ask_local(int fd, struct sockaddr *sa, socklen_t *len)
 {
 	return getsockname(fd, sa, len);
@@ -81,7 +92,7 @@ static void socket_info(const struct stream *s, struct stream_info *out)
 	if (s->from.sin6_family != AF_UNSPEC)
 		address_format_socket((const struct sockaddr *)&s->from, out->peer, sizeof(out->peer));
 	else
-		name_of(s->fd, ask_peer, out->peer, sizeof(out->peer));
+		name_process(s->fd, out->peer, sizeof(out->peer));
 	name_of(s->fd, ask_local, out->local, sizeof(out->local));
 }
 

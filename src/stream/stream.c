@@ -138,6 +138,14 @@ void stream_charge(struct stream *s, unsigned requests)
 	stream_wait_until(s, when);
 }
 
+void stream_served(struct stream *s, unsigned requests)
+{
+	s->out.answers += requests;
+	s->group->stats.requests += requests;
+	if (!s->out.waiting)
+		s->out.answered = s->out.answers;
+}
+
 /* Ask the kernel, unless it had nothing so often that every few turns do. */
 static int poll_events(struct stream_group *group)
 {
@@ -436,10 +444,13 @@ void stream_get_info(const struct stream *s, struct stream_info *out)
 				    .transport = stream_transport(s),
 				    .bytes_in = s->in.bytes,
 				    .bytes_out = s->out.left,
+				    .requests = s->out.answers,
+				    .answered = s->out.answered,
 				    .opened = s->opened,
 				    .active = s->active,
 				    .waiting_bytes = s->out.waiting,
 				    .unused_bytes = s->in.len,
 				    .fd = s->fd};
+	auth_admission_name(&s->admission, out->key);
 	s->transport->info(s, out);
 }

@@ -76,6 +76,7 @@ struct stream_attr {
 struct stream_stats {
 	uint64_t streams, accepted, closed, stalled, gave_way, paced, revoked, violations;
 	uint64_t reads, writes, bytes_in, bytes_out;
+	uint64_t requests;      /* stream_served() */
 	uint64_t waiting_bytes; /* to leave, now */
 	uint64_t buffer_bytes;  /* memory for what came and was not used, and for what waits to leave */
 };
@@ -85,11 +86,13 @@ struct stream_info {
 	const char *service;   /* as it was opened */
 	const char *transport; /* "tcp", "unix", "rdma" */
 	char peer[128], local[128];
+	char key[AUTH_NAME_MAX + 1]; /* as auth_admission_name() */
 	uint64_t bytes_in, bytes_out;
-	uint64_t opened, active; /* time_now() scale: accepted, last said something */
-	uint64_t waiting_bytes;  /* to leave */
-	size_t unused_bytes;     /* that came */
-	int fd;                  /* -1: it has none */
+	uint64_t requests, answered; /* that stream_served() told of; of them, those whose answers have left */
+	uint64_t opened, active;     /* time_now() scale: accepted, last said something */
+	uint64_t waiting_bytes;      /* to leave */
+	size_t unused_bytes;         /* that came */
+	int fd;                      /* -1: it has none */
 };
 
 /*
@@ -153,6 +156,8 @@ uint64_t stream_held(const struct stream *stream); /* the first mark that someth
 bool stream_time_left(const struct stream *stream);
 /* Count so many requests of its client, which may be over its limit: then it is not visited for a while. */
 void stream_charge(struct stream *stream, unsigned requests);
+/* So many requests of its client were carried out, and their answers written: for lists of connections. */
+void stream_served(struct stream *stream, unsigned requests);
 
 const struct auth_client *stream_client(const struct stream *stream);
 /* Another client, whose password it knew. False: that one has as many connections as it may. */

@@ -154,6 +154,34 @@ START_TEST(test_pinned_stays)
 }
 END_TEST
 
+/* The age of what goes is told, whatever stays: by the ticks, of which there is one a second. */
+START_TEST(test_age)
+{
+	struct fixture f = fixture_open(2 * MIB, MIB, STORE_EVICT_S3_FIFO);
+	uint64_t key = 0, lives = 0, now = NOW;
+
+	for (; !fixture_stats(&f).evictions; lives++)
+		set_key(&f, key++, VALUE);
+	expect(fixture_stats(&f).evicted_age == 0); /* no tick yet */
+	store_tick(f.store, now);
+	for (uint64_t n = 0; n < 20 * lives; n++) {
+		if (n % (lives / 10) == 0)
+			store_tick(f.store, now += TIME_S);
+		set_key(&f, key++, VALUE);
+		if (n % 10 == 0)
+			read_key(&f, key % 10); /* is never there */
+	}
+	/* All of it goes in the order in which it came: ten seconds later, unless its place is in the other queue. */
+	expect(fixture_stats(&f).evicted_age > TIME_S / TIME_US);
+	expect(fixture_stats(&f).evicted_age < 30 * TIME_S / TIME_US);
+	/* What is deleted is not evicted. */
+	for (uint64_t n = 0; n < key; n++)
+		store_delete(f.store, &n, sizeof(n), 0, NOW);
+	expect(fixture_stats(&f).items == 0 && fixture_stats(&f).evicted_age < 30 * TIME_S / TIME_US);
+	fixture_close(&f);
+}
+END_TEST
+
 /* All is pinned: refused, and quickly. */
 START_TEST(test_all_pinned)
 {
@@ -272,6 +300,7 @@ TCase *store_evict_case(void)
 	tcase_add_test(tc, test_hot_set_survives);
 	tcase_add_loop_test(tc, test_hot_cache_takes_writes, 0, 4);
 	tcase_add_test(tc, test_pinned_stays);
+	tcase_add_test(tc, test_age);
 	tcase_add_test(tc, test_all_pinned);
 	tcase_add_test(tc, test_large_among_small);
 	tcase_add_test(tc, test_never_fits);

@@ -305,6 +305,29 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 	return rc;
 }
 
+static inline int carry_out_at_all(struct conn *conn, struct kv_agent *agent, const struct operation *op,
+				   const struct wire_record *request, const char *body)
+{
+	if (unlikely(agent->beside | (unsigned)kv_gate_refused(agent->thread) | (request->flags & WIRE_DURABLE)))
+		return carry_out_beside(conn, agent, op, request, body);
+	return carry_out(conn, agent, op, request, body);
+}
+
+/* Slow requests are logged. */
+static __attribute__((cold, noinline)) int carry_out_timed(struct conn *conn, struct kv_agent *agent,
+							   const struct operation *op,
+							   const struct wire_record *request, const char *body)
+{
+	bool keyed = has_key(op);
+	bool timed = kv_slow_begin(agent, request, body, keyed ? body + op->key_at : NULL,
+				   keyed ? key_length(op, request) : 0);
+	int rc = carry_out_at_all(conn, agent, op, request, body);
+
+	if (timed)
+		kv_slow_end(agent, rc);
+	return rc;
+}
+
 static int kv_agent_record(struct conn *conn, const struct wire_record *request, const void *body)
 {
 	struct kv_agent *agent = conn_context(conn);
@@ -313,9 +336,9 @@ static int kv_agent_record(struct conn *conn, const struct wire_record *request,
 	must(service_part_is_mine(&agent->thread->part));
 	if (unlikely(!op))
 		return -EPROTO;
-	if (unlikely(agent->beside | (unsigned)kv_gate_refused(agent->thread) | (request->flags & WIRE_DURABLE)))
-		return carry_out_beside(conn, agent, op, request, body);
-	return carry_out(conn, agent, op, request, body);
+	if (unlikely(agent->thread->part.slow))
+		return carry_out_timed(conn, agent, op, request, body);
+	return carry_out_at_all(conn, agent, op, request, body);
 }
 
 /* What the keys' lookups touch is fetched from memory for all of them at once. One that is no key is refused when its
@@ -394,6 +417,8 @@ void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 	kv_agent_count(agent, operations[request->op].counter);
 	if (unlikely(status > WIRE_NOT_FOUND) && !(reply->flags & WIRE_PUSHED))
 		count_error(agent, status);
+	if (unlikely(agent->slow))
+		kv_slow_answered(conn, agent, request, length);
 	reply_commit(conn, agent, request, reply, status, length, tells, true);
 }
 
@@ -449,13 +474,16 @@ static void kv_agent_revised(struct conn *conn)
 
 static void kv_agent_closed(struct conn *conn, int error, const char *reason)
 {
+	struct kv_agent *agent = conn_context(conn);
+
 	if (error != 0)
 		service_warn("kv", conn, reason);
-	kv_gate_close(conn_context(conn));
-	kv_again_close(conn_context(conn));
-	kv_lease_close(conn_context(conn));
-	kv_rendezvous_close(conn_context(conn));
-	free(conn_context(conn));
+	kv_gate_close(agent);
+	kv_again_close(agent);
+	kv_lease_close(agent);
+	kv_rendezvous_close(agent);
+	free(agent->slow);
+	free(agent);
 }
 
 static bool kv_agent_quiet(const struct conn *conn)
@@ -502,5 +530,6 @@ const struct service service_kv = {
 	.agent_free = free,
 	.quiet = kv_agent_quiet,
 	.answered = kv_answered,
+	.answers_each = true,
 	.revised = kv_agent_revised,
 };

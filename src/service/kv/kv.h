@@ -15,6 +15,7 @@
  *   log.c      the log: its threads and settings, and what is told of it; log.h has what these share
  *   load.c     what is found in it at the start
  *   checkpoint.c  and what keeps it short
+ *   slow.c     how long requests take, for the log of slow ones
  */
 #ifndef RDMAD_SERVICE_KV_H
 #define RDMAD_SERVICE_KV_H
@@ -47,6 +48,7 @@ enum kv_recover { KV_RECOVER_REFUSE, KV_RECOVER_PREFIX };
 struct kv_log;
 struct kv_chunk;
 struct kv_owners;
+struct kv_slow;
 
 struct kv_agent;
 
@@ -153,6 +155,7 @@ struct kv_agent {
 	struct kv_leases *leases;          /* NULL: it has none */
 	struct list leasing;               /* in the thread's list, while it has some */
 	uint64_t waits_for;                /* KV_BESIDE_WAIT: hold.ended after which it has waited long enough */
+	struct kv_slow *slow;              /* slow.c: NULL until requests are timed */
 
 	/* The gate's. */
 	struct conn *conn;             /* of what waits */
@@ -268,6 +271,17 @@ static inline struct wire_ways kv_get_ways(const struct kv_agent *agent, const s
 {
 	return (struct wire_ways){.push_max = request->flags & WIRE_TAKES_PUSH ? agent->push_max : 0};
 }
+
+/*
+ * slow.c: only where thread->part.slow is not 0, or agent->slow is not NULL
+ */
+/* Before a request is carried out, again where it comes again; and after. False: no memory, and it is not timed. */
+bool kv_slow_begin(struct kv_agent *agent, const struct wire_record *request, const char *body, const char *key,
+		   uint32_t key_len);
+void kv_slow_end(struct kv_agent *agent, int rc);
+/* Its answer is ready, with a body of `length` bytes. */
+void kv_slow_answered(const struct conn *conn, struct kv_agent *agent, const struct wire_record *request,
+		      uint32_t length);
 
 /*
  * small.c

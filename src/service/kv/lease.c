@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #define LEASES_MAX 4096 /* of a client */
-#define BUCKETS 256
+#define HASH_BUCKETS 256
 #define GRAIN (10 * TIME_MS) /* between two looks at what ends */
 
 struct lease {
@@ -24,7 +24,7 @@ struct lease {
 struct kv_leases {
 	unsigned count;
 	uint64_t bytes;
-	struct list bucket[BUCKETS]; /* by the keys' hashes, which no two keys share but by a rare chance */
+	struct list bucket[HASH_BUCKETS]; /* by the keys' hashes, which no two keys share but by a rare chance */
 };
 
 static struct kv_lease_limits *limits_of(const struct kv_agent *agent)
@@ -45,7 +45,7 @@ uint64_t kv_lease_bytes(const struct kv_lease_limits *limits)
 
 static struct list *bucket_of(struct kv_leases *leases, uint64_t key_hash)
 {
-	return &leases->bucket[key_hash % BUCKETS];
+	return &leases->bucket[key_hash % HASH_BUCKETS];
 }
 
 static struct lease *find(const struct kv_agent *agent, uint64_t key_hash)
@@ -69,7 +69,7 @@ static bool has_some(struct kv_agent *agent)
 		return false;
 	if (agent->leases->count)
 		return true;
-	for (unsigned i = 0; i < BUCKETS; i++)
+	for (unsigned i = 0; i < HASH_BUCKETS; i++)
 		list_init(&agent->leases->bucket[i]);
 	if (list_empty(&thread->leasing))
 		service_part_join(&thread->part);
@@ -174,7 +174,7 @@ static uint64_t agent_turn(struct kv_agent *agent, uint64_t now)
 {
 	uint64_t next = TIME_NEVER;
 
-	for (unsigned i = 0; i < BUCKETS && agent->leases; i++) {
+	for (unsigned i = 0; i < HASH_BUCKETS && agent->leases; i++) {
 		struct list *pos, *following;
 
 		list_for_each_safe (pos, following, &agent->leases->bucket[i]) {
@@ -211,7 +211,7 @@ void kv_lease_turn(struct kv_thread *thread)
 
 void kv_lease_close(struct kv_agent *agent)
 {
-	for (unsigned i = 0; i < BUCKETS && agent->leases; i++)
+	for (unsigned i = 0; i < HASH_BUCKETS && agent->leases; i++)
 		while (agent->leases && !list_empty(&agent->leases->bucket[i]))
 			end(agent, list_first(&agent->leases->bucket[i], struct lease, node));
 }

@@ -209,12 +209,13 @@ static int memory_check(const struct kv_settings *s)
 		log_warn("kv", "kv.value_max is %s, and kv.memory %s: no value is longer than that",
 			 units_human_size((double)s->value_max, there), wanted);
 	if (memory > has)
-		return log_fail(-ENOMEM, "kv", "kv.memory is %s, and there is %s in all: make it smaller (RD-5006)", wanted,
-				units_human_size((double)has, there));
+		return log_fail(-ENOMEM, "kv", "kv.memory is %s, and there is %s in all: make it smaller (RD-5006)",
+				wanted, units_human_size((double)has, there));
 	/* Not to be written to, so that it takes nothing from a daemon that runs. */
 	at = mmap(NULL, memory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED)
-		return log_fail(-ENOMEM, "kv", "cannot map %s for kv.memory: %m; make it smaller, or raise ulimit -v (RD-5006)",
+		return log_fail(-ENOMEM, "kv",
+				"cannot map %s for kv.memory: %m; make it smaller, or raise ulimit -v (RD-5006)",
 				wanted);
 	munmap(at, memory);
 	return 0;
@@ -417,6 +418,7 @@ static const struct {
 	STORE("sets", sets),
 	STORE("deletes", deletes),
 	STORE("evictions", evictions),
+	STORE("evicted_age_us", evicted_age),
 	STORE("expired", expired),
 	STORE("moves", moves),
 	STORE("out_of_memory", out_of_memory),

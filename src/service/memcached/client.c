@@ -271,6 +271,36 @@ static int client_command(struct memcached_client *c, struct memc_command *comma
 		       : answer_errno(c, command, rc);
 }
 
+/* The same, while slow commands are logged. */
+static __attribute__((cold, noinline)) int
+client_command_timed(struct memcached_client *c, struct memc_command *command, const struct memcached_data *data)
+{
+	size_t before = c->out->len + c->thread->pins.bytes;
+	struct service_slow_request slow = {.operation = memc_command_name(command), .size = data->len};
+	struct memc_word key = command->key, rest = command->rest;
+	int rc;
+
+	if (command->id == MEMC_GET)
+		memc_next_key(command, &key);
+	command->rest = rest;
+	text_slow_begin(&c->begun);
+	rc = client_command(c, command, data);
+	if (rc != 0)
+		return rc;
+	slow.size += MAX(c->out->len + c->thread->pins.bytes, before) - before;
+	slow.key = key.len ? key.at : NULL;
+	slow.key_len = key.len;
+	text_slow_end(&c->thread->part, c->stream, &c->begun, &slow);
+	return 0;
+}
+
+static int client_serve(struct memcached_client *c, struct memc_command *command, const struct memcached_data *data)
+{
+	if (unlikely(c->thread->part.slow))
+		return client_command_timed(c, command, data);
+	return client_command(c, command, data);
+}
+
 /*
  * Long values
  */
@@ -340,7 +370,7 @@ static ssize_t large_finish(struct memcached_client *c, const char *at, size_t l
 		answer_errno(c, command, memcached_not_stored(c, command, rc));
 	else if (!ends)
 		memcached_fault(c, command, "CLIENT_ERROR bad data chunk");
-	else if (client_command(c, command, &data) != 0) {
+	else if (client_serve(c, command, &data) != 0) {
 		bool again = c->pending;
 
 		c->pending = true;
@@ -397,7 +427,7 @@ static ssize_t client_take(struct memcached_client *c, const char *at, size_t le
 			command->error = "CLIENT_ERROR bad data chunk";
 		command->quiet &= !command->error || !command->meta;
 	}
-	if (client_command(c, command, &data) != 0) {
+	if (client_serve(c, command, &data) != 0) {
 		text_again(c->stream, c->thread->shared->kv);
 		return 0;
 	}
@@ -417,13 +447,14 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		large_go(c);
 		return 0;
 	}
-	while ((used < len || c->pending) && whole && !c->closing &&
-	       text_goes_on(stream, &c->thread->pins, c->out->len, ++commands)) {
+	while ((used < len || c->pending) && whole && text_goes_on(stream, &c->thread->pins, c->out->len, ++commands) &&
+	       !c->closing) {
 		n = client_take(c, at + used, len - used, &whole);
 		used += n > 0 ? (size_t)n : 0;
 	}
 	memcached_add(c, MEMCACHED_BYTES_READ, used);
 	client_write(c);
+	stream_served(stream, commands - !(whole && used == len));
 	text_visited(stream, commands, c->closing, whole && n >= 0 && used < len);
 	return n < 0 ? n : (ssize_t)used;
 }

@@ -422,6 +422,48 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	return 0;
 }
 
+/* The name of a command that was carried out or refused, and its first key. */
+static const char *name_of(const struct resp_arg *argv, unsigned argc, const struct resp_arg **key)
+{
+	const struct resp_command *command = resp_find(argv[0].at, argv[0].len), *sub = NULL;
+
+	if (command && resp_has_subs(command) && argc >= 2)
+		sub = resp_find_sub(command, argv[1].at, argv[1].len);
+	command = sub ? sub : command;
+	*key = command && command->first > 0 && (unsigned)command->first < argc ? &argv[command->first] : NULL;
+	return command ? command->name : "unknown";
+}
+
+/* The same, while slow commands are logged. */
+static __attribute__((cold, noinline)) int client_command_timed(struct resp_client *c, const struct resp_arg *argv,
+								unsigned argc)
+{
+	size_t before = c->out->len + c->thread->pins.bytes;
+	struct service_slow_request slow = {.size = 0};
+	const struct resp_arg *key;
+	int rc;
+
+	text_slow_begin(&c->begun);
+	rc = client_command(c, argv, argc);
+	if (rc != 0)
+		return rc;
+	slow.operation = name_of(argv, argc, &key);
+	for (unsigned i = 0; i < argc; i++)
+		slow.size += argv[i].len;
+	slow.size += MAX(c->out->len + c->thread->pins.bytes, before) - before;
+	slow.key = key ? key->at : NULL;
+	slow.key_len = key ? key->len : 0;
+	text_slow_end(&c->thread->part, c->stream, &c->begun, &slow);
+	return 0;
+}
+
+static int client_serve(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	if (unlikely(c->thread->part.slow))
+		return client_command_timed(c, argv, argc);
+	return client_command(c, argv, argc);
+}
+
 /*
  * Long values go to their places. What is before one and behind it is kept in the head, where the command is then
  * whole.
@@ -537,7 +579,7 @@ static void client_end_command(struct resp_client *c)
 /* The command in the head once more. False: it has to wait still. */
 static bool client_take_pending(struct resp_client *c)
 {
-	if (client_command(c, c->parser.argv, c->parser.argc) != 0) {
+	if (client_serve(c, c->parser.argv, c->parser.argc) != 0) {
 		text_again(c->stream, c->thread->shared->kv);
 		return false;
 	}
@@ -575,7 +617,7 @@ static ssize_t client_take(struct resp_client *c, const char *at, size_t len, bo
 	if (result != RESP_COMMAND)
 		return before ? (ssize_t)(len - before) : 0;
 	if (c->parser.argc)
-		rc = client_command(c, c->parser.argv, c->parser.argc);
+		rc = client_serve(c, c->parser.argv, c->parser.argc);
 	*whole = rc == 0;
 	if (rc == 0)
 		client_end_command(c);
@@ -604,7 +646,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	c->out->three = c->three;
 	if (c->pending && !client_take_pending(c))
 		return 0;
-	while (used < len && whole && !c->closing && text_goes_on(stream, &c->thread->pins, c->out->len, ++commands)) {
+	while (used < len && whole && text_goes_on(stream, &c->thread->pins, c->out->len, ++commands) && !c->closing) {
 		n = client_take(c, at + used, len - used, &whole);
 		used += n > 0 ? (size_t)n : 0;
 	}
@@ -612,6 +654,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		resp_time(c->thread, RESP_IDS);
 	resp_seen_commands(c); /* before its client hears of them */
 	client_write(c);
+	stream_served(stream, commands - !(whole && used == len));
 	resp_seen_visit(c, len - used);
 	if (!c->pending)
 		resp_parser_trim(&c->parser);

@@ -312,29 +312,60 @@ int resp_do_latency_help(struct resp_client *c, const struct resp_arg *argv, uns
 	return resp_help(c, lines, ARRAY_SIZE(lines));
 }
 
+/* Of all services: so only for clients that may do everything. */
+static void tell_slow(struct resp_client *c, size_t most)
+{
+	struct service_slow *slow = c->thread->part.thread->slow;
+	struct service_slow_entry *entry = slow && most ? calloc(most, sizeof(*entry)) : NULL;
+	size_t n = entry ? service_slow_read(slow, entry, most) : 0;
+
+	resp_array(c->out, n);
+	for (size_t i = 0; i < n; i++) {
+		const struct service_slow_entry *e = &entry[i];
+
+		resp_array(c->out, 6);
+		resp_number(c->out, (int64_t)e->id);
+		resp_number(c->out, (int64_t)(e->at / 1000000));
+		resp_number(c->out, (int64_t)(e->took / TIME_US));
+		resp_array(c->out, e->key_len ? 2 : 1);
+		resp_bulk_text(c->out, e->operation);
+		if (e->key_len)
+			resp_bulk(c->out, e->key, e->key_len);
+		resp_bulk_text(c->out, e->client);
+		resp_bulk_text(c->out, e->key_of);
+	}
+	free(entry);
+}
+
 int resp_do_slowlog_get(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	int64_t count;
+	int64_t count = 10;
 
 	if (argc > 3)
 		return resp_bad_arity(c, "slowlog|get");
 	if (argc == 3 && !resp_read_int64(argv[2].at, argv[2].len, &count))
-		resp_not_an_integer(c);
-	else if (argc == 3 && count < -1)
+		return resp_not_an_integer(c);
+	if (count < -1)
 		resp_error(c->out, "ERR count should be greater than or equal to -1");
-	else
-		resp_array(c->out, 0);
+	else if (resp_may_all(c))
+		tell_slow(c, count < 0 ? SERVICE_SLOW_MAX : (size_t)MIN(count, (int64_t)SERVICE_SLOW_MAX));
 	return 0;
 }
 
 int resp_do_slowlog_len(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	resp_number(c->out, 0);
+	struct service_slow *slow = c->thread->part.thread->slow;
+
+	resp_number(c->out, slow ? (int64_t)service_slow_count(slow) : 0);
 	return 0;
 }
 
 int resp_do_slowlog_reset(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
+	if (!resp_may_all(c))
+		return 0;
+	if (c->thread->part.thread->slow)
+		service_slow_reset(c->thread->part.thread->slow);
 	resp_ok(c);
 	return 0;
 }

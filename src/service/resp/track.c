@@ -263,7 +263,7 @@ static void batch_end(struct resp_track *track)
 	track->batched = 0;
 }
 
-/* Of one key, at once. */
+/* Tell of one key at once. */
 static void tell_key(struct resp_track *track, const char *key, size_t len)
 {
 	resp_bulk(&track->batch, key, len);

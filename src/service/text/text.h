@@ -6,6 +6,7 @@
  *   clock.c    the clocks of clients
  *   visit.c    a stream from its begin to its end, and a visit of it
  *   setting.c  what their settings and passwords have in common
+ *   slow.c     commands in the log of slow requests
  *
  * Threads: what belongs to a stream is used by its worker alone.
  */
@@ -185,5 +186,19 @@ void text_door(const void *values, struct service_door *out); /* the same */
 unsigned text_tcp_port(const struct text_settings *s);        /* of the first address; 0: there is none */
 /* Whether a password may come by this socket: nobody on the way can hear it, or that is allowed. */
 bool text_takes_password(const struct text_settings *s, int fd);
+
+/*
+ * slow.c
+ */
+/* When a command was begun, which may have come before; only where part->slow is not 0. */
+static inline void text_slow_begin(uint64_t *begun)
+{
+	if (!*begun)
+		*begun = time_now();
+}
+/* It was answered. Fills in the client and how long it took, and logs it if that was too long; tells of its key where
+ * hot ones are looked for. */
+void text_slow_end(struct service_part *part, const struct stream *stream, uint64_t *begun,
+		   struct service_slow_request *request);
 
 #endif

@@ -1,0 +1,59 @@
+/* slow.c: the log of slow requests of the daemon of this machine. */
+#include "ctl/ctl.h"
+
+#include <time.h>
+
+static bool reset;
+
+static const struct ctl_option options[] = {
+	{"reset", 0, CTL_FLAG, &reset, NULL, "and empty the log"},
+	{NULL},
+};
+
+static json_t *row_of(const json_t *entry)
+{
+	static const char *const members[] = {"id",         "service", "operation",     "us",
+					      "size_bytes", "client",  "key_of_client", "key"};
+	double at = json_number_value(json_object_get(entry, "at_unix_seconds"));
+	time_t seconds = (time_t)at;
+	json_t *row = json_object();
+	char text[64], day[32];
+	struct tm tm;
+
+	localtime_r(&seconds, &tm);
+	strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(text, sizeof(text), "%s.%03u", day, (unsigned)((at - (double)seconds) * 1000));
+	json_object_set_new(row, "at", json_string(text));
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+		json_object_set(row, strcmp(members[i], "us") == 0 ? "took_us" : members[i],
+				json_object_get(entry, members[i]));
+	return row;
+}
+
+static int command_slow(const struct ctl_arguments *arguments)
+{
+	json_t *answer, *entry, *table;
+	size_t i;
+	int rc = ctl_control_ask(reset ? "slow-reset" : "slow", &answer);
+
+	(void)arguments;
+	if (rc != CTL_OK)
+		return rc;
+	if (!json_integer_value(json_object_get(answer, "limit_us")) && !ctl.quiet)
+		ctl_say("the log of slow requests is off: in rdmad.conf, slow = \"1ms\", then rdmactl reload");
+	if (ctl.json)
+		return ctl_json_print(answer);
+	table = json_array();
+	json_array_foreach(json_object_get(answer, "slow"), i, entry) json_array_append_new(table, row_of(entry));
+	json_decref(answer);
+	answer = json_pack("{s:o}", "slow", table);
+	if (answer)
+		ctl_render(stdout, answer);
+	json_decref(answer);
+	return CTL_OK;
+}
+
+const struct ctl_command ctl_slow_commands[] = {
+	{"slow", command_slow, "", "the last slow requests of the daemon", options, .local = true},
+	{NULL},
+};
