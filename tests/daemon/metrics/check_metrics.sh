@@ -2,7 +2,7 @@
 # What the daemon tells a monitoring system: the text's form by Prometheus' own tool, the numbers beside those of status, and the
 # manual's table, which is the daemon's.
 # shellcheck source=tests/lib.sh
-. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../../lib.sh"
 need promtool jq
 
 # value SERIES: of the text in $dir/out; empty: it is not there.

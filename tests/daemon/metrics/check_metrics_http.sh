@@ -2,7 +2,7 @@
 # Metrics and health by HTTP: what is told at each stage of the daemon's life, which clients are held off, and that Prometheus
 # itself reads it.
 # shellcheck source=tests/lib.sh
-. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../../lib.sh"
 need promtool prometheus python3 jq
 
 # http TEXT...: send it as it is to $at and print all that comes.

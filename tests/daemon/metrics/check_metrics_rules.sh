@@ -2,11 +2,11 @@
 # The alerts for Prometheus: their form, that each fires for what it is about and for nothing else, and that they name metrics that there
 # are.
 # shellcheck source=tests/lib.sh
-. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../../lib.sh"
 need promtool
 
 rules=$srcdir/etc/rdmad.rules.yml
-cp "$rules" "$srcdir/tests/daemon/rules_test.yml" "$dir"
+cp "$rules" "$srcdir/tests/daemon/metrics/rules_test.yml" "$dir"
 ends 0 SUCCESS promtool check rules "$rules"
 ends 0 SUCCESS promtool test rules "$dir/rules_test.yml"
 
