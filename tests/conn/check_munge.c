@@ -438,8 +438,10 @@ START_TEST(an_answer_comes_early)
 		begin(_i);
 		table.server = refused ? OTHER_REALM : HONEST;
 		holds_events = true;
+		hold(true);
 		connect_with(&client[0], &auth_munge);
-		PAIR_UNTIL(&pair, pair.server.group->checks);
+		PAIR_UNTIL(&pair, is_held() && pair.server.group->checks);
+		hold(false);
 		PAIR_UNTIL(&pair, !pair.server.group->checks);
 		ck_assert_uint_eq(server[0].established + server[0].closed + client[0].closed, 0);
 		holds_events = false;
