@@ -258,7 +258,7 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
         return self._bitmap(hits)
 
     def _forget(self, lost: Sequence[tuple[Any, _Stored]]) -> None:
-        """Account for objects that the server does not have any more, but for those that were stored again since."""
+        """Account for objects that the server does not have any more, but for objects that were stored again since."""
         keys, sizes = [], []
         with self._lock:
             for key, was in lost:

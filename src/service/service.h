@@ -354,7 +354,7 @@ struct service_hot_key {
 };
 
 struct service_hot_table {
-	uint64_t seen, sampled; /* requests for a key; of them, those that were taken */
+	uint64_t seen, sampled; /* requests for a key; how many of them were taken */
 	unsigned keys;
 	struct service_hot_key key[SERVICE_HOT_KEYS];
 };

@@ -1,5 +1,5 @@
 /*
- * event: which keys were changed, for those that watch. One ring of slots that no watcher holds up: a writer takes the
+ * event: which keys were changed, for watchers. One ring of slots that no watcher holds up: a writer takes the
  * next numbers, as many as the key needs slots, and writes over what was there a lap ago; each watcher goes through the
  * numbers by itself. A slot's state is its number with a bit that says that it is written just now, so a reader sees
  * whether what it copied was whole (the sequence lock of Hemminger and Linux, a slot each; Boehm, Can Seqlocks Get

@@ -107,7 +107,7 @@ static inline uint64_t item_bytes(const struct store_item *item)
 	return item_size(item->key_len, item->value_len) + item_tail(item);
 }
 
-/* Bytes that count as asked for, of those that its extent has. */
+/* Bytes of its extent that count as asked for. */
 static inline uint64_t item_asked(const struct store_item *item)
 {
 	return (uint64_t)item->key_len + item->value_len;
@@ -580,7 +580,7 @@ struct owner {
 };
 
 /*
- * event.c: which keys were changed, for those that watch.
+ * event.c: which keys were changed, for watchers.
  */
 #define EVENT_WORDS 15
 

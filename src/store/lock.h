@@ -11,7 +11,7 @@ struct lock {
 	_Atomic uint32_t held;
 };
 
-/* Ranks, in the order in which a thread may take them. It never holds two of one rank, but for those that it takes by
+/* Ranks, in the order in which a thread may take them. It holds two of one rank only where it takes them by
  * lock_take_further(), in the order of their addresses. */
 #define LOCK_MOST 160 /* that a thread holds at once */
 enum lock_rank { LOCK_WINDOW, LOCK_STRIPE, LOCK_ORDER, LOCK_HEAP, LOCK_PAGES };

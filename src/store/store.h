@@ -381,8 +381,8 @@ unsigned store_changes_take(struct store *store, struct store_change *out, unsig
 void store_changes_release(struct store *store, struct store_change *change, unsigned n);
 
 /*
- * Events: which keys were changed, by whatever client, or have expired or were evicted, for those that keep copies of
- * values elsewhere. An event comes when the change is to be seen: what is read behind it is no older. Where several
+ * Events: which keys were changed, by whatever client, or have expired or were evicted, for watchers that keep copies
+ * of values elsewhere. An event comes when the change is to be seen: what is read behind it is no older. Where several
  * threads change different keys, their events come in any order. Nobody waits for a watcher: one that is more than a
  * lap of the ring behind (some 65,000 keys of at most 104 bytes) is told that it missed some. While nobody watches it
  * costs a look at a flag.

@@ -73,7 +73,7 @@ logged "the service manager listens on 127.0.0.1:$unnamed, which no setting of r
 logged "descriptor 7 of the service manager is none of"
 [[ $(find "$dir" -name '*.sock' | wc -l) == 3 ]] || fail "there are $(find "$dir" -name '*.sock')"
 
-# A restart: who comes meanwhile is served by the next one.
+# A restart: a client that comes meanwhile is served by the next daemon.
 told 2
 kill "${said[1]}"
 wait_for "the end" told 3

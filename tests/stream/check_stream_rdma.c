@@ -325,7 +325,7 @@ START_TEST(test_answers_leave_from_where_they_are)
 }
 END_TEST
 
-/* Many requests one by one: those that do not tell of their end come back all the same. */
+/* Many requests one by one: a request that does not tell of its end comes back all the same. */
 START_TEST(test_a_thousand_small_answers_one_by_one)
 {
 	struct valkey *v;

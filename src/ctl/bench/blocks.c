@@ -150,7 +150,7 @@ static int load(struct blocks_client *client, uint32_t count)
 	return 0;
 }
 
-/* Store those of the blocks that were not read. */
+/* Store the blocks that were not read. */
 static int store(struct blocks_client *client, uint32_t count)
 {
 	struct blocks_steps *s = client->steps;
@@ -246,7 +246,7 @@ static void client_begin(uint64_t number, uint64_t quota)
 	s->quota = quota;
 }
 
-/* The bytes of an operation are those that were moved. */
+/* An operation counts the bytes that it moved. */
 static void set_bytes(struct bench_result *result, uint64_t blocks)
 {
 	result->size = result->operations ? bench.size * blocks / result->operations : 0;

@@ -1,6 +1,6 @@
 /*
  * blocks_resp.c: the steps of "bench blocks" at a server that speaks RESP, such as redis-server. The commands of a step
- * are sent together and then answered. Commands that read are short, and so are the answers to those that write, so
+ * are sent together and then answered. Reading commands are short, and so are the answers to writing ones, so
  * neither side waits for the other with a full socket.
  */
 #include "ctl/bench/blocks.h"

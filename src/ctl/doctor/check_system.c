@@ -81,7 +81,7 @@ static void check_unit_limit(struct doctor *d)
 	free(text);
 }
 
-/* RDMA alone locks memory. A user with a running daemon of another user is not the one who needs it. */
+/* RDMA alone locks memory. A user needs it for a daemon of its own, not for one that runs as another user. */
 void check_memlock(struct doctor *d)
 {
 	char pid[24], name[48];

@@ -350,8 +350,7 @@ static int command_explain(const struct ctl_arguments *arguments)
 	}
 	row = error_find(parse_number(arguments->text[0]));
 	if (!row) {
-		ctl_say("explain: %s: there is no such number; those that there are: rdmactl explain",
-			arguments->text[0]);
+		ctl_say("explain: %s: there is no such number; all numbers: rdmactl explain", arguments->text[0]);
 		return CTL_NOT_FOUND;
 	}
 	if (ctl.json)

@@ -132,7 +132,7 @@ static void look_free(struct look *look)
 	*look = (struct look){.rows = 0};
 }
 
-/* Rows of the connections; of those that were there before, with what they had then. */
+/* Rows of the connections; a connection that was there before has what it had then. */
 static int rows_make(struct look *look, const struct look *before)
 {
 	const json_t *list = json_object_get(look->connections, "connections");

@@ -60,7 +60,7 @@ const struct metric metrics[] = {
 	 ONE("resources.sources")},
 	{"rdmad_connections_accepted_total", METRIC_COUNTER, "", "", "Connections that were accepted.", 0,
 	 ONE("counters.accepted")},
-	{"rdmad_connections_encrypted_total", METRIC_COUNTER, "", "", "Of the accepted, those that are encrypted.", 0,
+	{"rdmad_connections_encrypted_total", METRIC_COUNTER, "", "", "Connections that the kernel encrypts.", 0,
 	 ONE("counters.encrypted")},
 	{"rdmad_connections_refused_total", METRIC_COUNTER, "", "reason", "Connections that were refused.", 0,
 	 ONE("refused_of.*")},

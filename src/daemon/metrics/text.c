@@ -68,7 +68,7 @@ static void put_labels(const struct text *t, const char *le)
 		fputc('}', t->out);
 }
 
-/* Of buckets those that are up to a bound are counted together. */
+/* Buckets up to a bound are counted together. */
 static void put_histogram(struct text *t, const json_t *from)
 {
 	const struct metric *m = t->metric;

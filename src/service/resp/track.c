@@ -588,7 +588,7 @@ static bool overlap(const struct resp_arg *a, const struct resp_arg *b)
 	return memcmp(a->at, b->at, MIN(a->len, b->len)) == 0;
 }
 
-/* Beside the ones that the client has, of which those from `before` on came with it. False: it was answered. */
+/* Beside the ones that the client has, of which the prefixes from `before` on came with it. False: it was answered. */
 static bool prefix_fits(struct resp_client *c, const struct resp_track *track, const struct resp_arg *prefix,
 			unsigned before)
 {

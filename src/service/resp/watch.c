@@ -10,7 +10,7 @@
 #define EVENTS_TURN 256  /* in one turn */
 #define CHANNELS "__key" /* with which the names of their channels begin */
 
-/* The classes of Redis, in the order in which it names them. Those of types that there are not are never told. */
+/* The classes of Redis, in the order in which it names them. Classes of types that rdmad lacks are never told. */
 static const struct {
 	char letter;
 	unsigned bit;

@@ -71,7 +71,7 @@ test_numbers() {
 	has 'rdmad_log_changes_total' 1
 	has "rdmad_transport_available{transport=\"${server%%:*}\"}" 1
 	has 'rdmad_kv_memory_limit_bytes' $((64 << 20))
-	# Each answer is in a histogram once; those that waited for the log with the time of that.
+	# Each answer is in a histogram once; an answer that waited for the log, with the time of that.
 	has 'rdmad_request_duration_seconds_count{service="kv",class="write"}' 1
 	has 'rdmad_request_duration_seconds_count{service="kv",class="read"}' 3
 	has 'rdmad_request_duration_seconds_bucket{service="kv",class="read",le="+Inf"}' 3
