@@ -317,6 +317,41 @@ START_TEST(test_nothing_is_told)
 }
 END_TEST
 
+static uint64_t times(enum service_class class)
+{
+	struct service_counts counts;
+	uint64_t n = 0;
+
+	server_pause();
+	counts = services_counts(&server.services);
+	server_resume();
+	for (unsigned i = 0; i < BUCKETS; i++)
+		n += counts.took[WIRE_KV][class].count[i];
+	return n;
+}
+
+/* Leases tell of it, too: they are reads, and each request has one time. */
+START_TEST(test_lease)
+{
+	struct kv_item item = {.key = "k", .key_len = 1};
+	struct told write;
+	size_t leased;
+
+	set(kv, "old", "was");
+	disk_slow(2 * TIME_MS);
+	for (unsigned i = 0; i < 10; i++) {
+		submit_set("k", "new", &write);
+		ck_assert_int_ge(kv_progress(kv, 0), 0);
+		ck_assert_int_ge(kv_mlease(other, &item, 1, 1000000, &leased), 0);
+		await(kv, &write);
+	}
+	disk_slow(0);
+	pass(other);
+	ck_assert_uint_eq(times(SERVICE_READ), 11);
+	ck_assert_uint_eq(times(SERVICE_WRITE), 11);
+}
+END_TEST
+
 /* Conditions, numbers, times to live and walks tell of it as well. */
 START_TEST(test_nothing_is_told_otherwise)
 {
@@ -1657,6 +1692,7 @@ int main(void)
 	TCase *tc = suite_case(suite, "gate", set_up, tear_down);
 
 	tcase_add_test(tc, test_nothing_is_told);
+	tcase_add_test(tc, test_lease);
 	tcase_add_test(tc, test_nothing_is_told_otherwise);
 	tcase_add_test(tc, test_expired);
 	tcase_add_test(tc, test_large);

@@ -163,7 +163,10 @@ void services_set_time(struct services *services, uint64_t now)
 
 int services_turn(struct services *services)
 {
-	return service_thread_progress(&services->thread);
+	int n = service_thread_progress(&services->thread);
+
+	service_thread_time(&services->thread, 0); /* which has its own look at what was counted */
+	return n;
 }
 
 static int kv_fd_of(const struct services *services)

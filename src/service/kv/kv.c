@@ -85,29 +85,32 @@ static void *kv_agent_new(struct service_part *part, const struct service_way *w
  * The operations.
  */
 
-/* Counters of a row's requests, and their names. */
+/* Counters of a row's requests, their names, and the class of the time that they take. */
 /* clang-format off */
 #define COUNTS(X) \
-	X(GETS, "kv_gets") \
-	X(SETS, "kv_sets") \
-	X(DELETES, "kv_deletes") \
-	X(EXISTS, "kv_exists") \
-	X(STATS, "kv_stats") \
-	X(EXPIRES, "kv_expires") \
-	X(INCRS, "kv_incrs") \
-	X(SCANS, "kv_scans") \
-	X(FLUSHES, "kv_flushes") \
-	X(INFOS, "kv_infos") \
-	X(EDITS, "kv_edits") \
-	X(LEASES, "kv_leases")
+	X(GETS, "kv_gets", READ) \
+	X(SETS, "kv_sets", WRITE) \
+	X(DELETES, "kv_deletes", WRITE) \
+	X(EXISTS, "kv_exists", READ) \
+	X(STATS, "kv_stats", READ) \
+	X(EXPIRES, "kv_expires", WRITE) \
+	X(INCRS, "kv_incrs", WRITE) \
+	X(SCANS, "kv_scans", SCAN) \
+	X(FLUSHES, "kv_flushes", SCAN) \
+	X(INFOS, "kv_infos", READ) \
+	X(EDITS, "kv_edits", WRITE) \
+	X(LEASES, "kv_leases", READ)
 /* clang-format on */
 
-#define NUMBER_OF(COUNT, name) COUNT_##COUNT,
-#define NAME_OF(COUNT, name) [COUNT_##COUNT] = name,
+#define NUMBER_OF(COUNT, name, class) COUNT_##COUNT,
+#define NAME_OF(COUNT, name, class) [COUNT_##COUNT] = name,
+#define CLASS_OF(COUNT, name, class) [COUNT_##COUNT] = SERVICE_##class,
 enum { COUNT_BEFORE = KV_COUNT_OPERATIONS - 1, COUNTS(NUMBER_OF) COUNT_END };
 _Static_assert(COUNT_END <= SERVICE_COUNTERS, "there is room for all counters");
 
 /* clang-format off */
+static const uint8_t class_of[] = { COUNTS(CLASS_OF) };
+
 static const char *const counters[] = {
 	[KV_COUNT_ERRORS] = "kv_errors",
 	[KV_COUNT_READS] = "kv_reads",
@@ -375,33 +378,21 @@ static void reply_commit(struct conn *conn, struct kv_agent *agent, const struct
 		conn_commit(conn, reply, length);
 }
 
-static enum service_class class_of(const struct wire_record *request)
-{
-	uint32_t counter = operations[request->op].counter;
-
-	if (counter == COUNT_SCANS || counter == COUNT_FLUSHES)
-		return SERVICE_SCAN;
-	return operations[request->op].writes ? SERVICE_WRITE : SERVICE_READ;
-}
-
 void kv_late(struct kv_agent *agent, const struct wire_record *request)
 {
-	service_part_late(&agent->thread->part, class_of(request));
+	service_part_late(&agent->thread->part, class_of[operations[request->op].counter]);
 }
 
 void kv_took(struct kv_agent *agent, const struct wire_record *request, uint64_t since)
 {
-	service_part_took(&agent->thread->part, class_of(request), since);
+	service_part_took(&agent->thread->part, class_of[operations[request->op].counter], since);
 }
 
-/* By class_of(). */
 static void kv_answered(const struct service_part *part, uint64_t classes[static SERVICE_CLASSES])
 {
-	const uint64_t *n = part->count;
-
-	classes[SERVICE_READ] = n[COUNT_GETS] + n[COUNT_EXISTS] + n[COUNT_STATS] + n[COUNT_INFOS];
-	classes[SERVICE_WRITE] = n[COUNT_SETS] + n[COUNT_DELETES] + n[COUNT_EXPIRES] + n[COUNT_INCRS] + n[COUNT_EDITS];
-	classes[SERVICE_SCAN] = n[COUNT_SCANS] + n[COUNT_FLUSHES];
+	memset(classes, 0, SERVICE_CLASSES * sizeof(classes[0]));
+	for (unsigned i = KV_COUNT_OPERATIONS; i < COUNT_END; i++)
+		classes[class_of[i]] += part->count[i];
 }
 
 /* A condition that does not hold is no error, nor is a missing key. */
