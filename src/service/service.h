@@ -395,6 +395,12 @@ static inline void service_part_took(struct service_part *part, enum service_cla
 	buckets_add(&part->took[class], BUCKETS_REQUEST, part->thread->now - since, 1);
 }
 
+/* Whether a request that took so long goes into the log of slow ones. */
+static inline bool service_part_is_slow(const struct service_part *part, uint64_t took)
+{
+	return part->slow && took >= part->slow;
+}
+
 static inline bool service_part_is_mine(const struct service_part *part)
 {
 	return service_thread_is_mine(part->thread);

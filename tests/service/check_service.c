@@ -1,4 +1,5 @@
 /* check_service.c: ping and kv through a pair of connections, against a real store. */
+#include "service/text/text.h"
 #include "tests/conn/conn_pair.h"
 #include "tests/service/server.h"
 #include "tests/suite.h"
@@ -380,6 +381,77 @@ START_TEST(test_kv_get_too_large)
 	ck_assert_uint_eq(services_count(&services, "kv_errors"), 0);
 	set("big", 3, "small", 5);
 	assert_get("big", 3, "small", 5);
+}
+END_TEST
+
+static void slow_set(struct service_slow *slow, uint64_t limit)
+{
+	service_slow_set(slow, limit, true);
+	service_thread_slow(&services.thread, slow);
+}
+
+/* Each answer ends the time of its request, that of a value that is too long, too: what is under way is not much. */
+START_TEST(test_kv_slow)
+{
+	static uint8_t value[100000];
+	struct service_slow_entry entry;
+	struct service_slow *slow;
+
+	ck_assert_int_eq(service_slow_create(&slow), 0);
+	ck_assert_int_eq(store_set(services.store, "big", 3, value, sizeof(value), NULL, 1, NULL), 0);
+	connect_kv();
+	slow_set(slow, 1);
+	for (unsigned i = 1; i <= 40; i++) {
+		ask(WIRE_OP_GET, "big", 3, NULL, 0);
+		ck_assert_uint_eq(service_slow_count(slow), i);
+		ck_assert_uint_eq(service_slow_read(slow, &entry, 1), 1);
+		ck_assert_str_eq(entry.operation, "get");
+		ck_assert_mem_eq(entry.key, "big", 3);
+	}
+	slow_set(slow, 0);
+	ask(WIRE_OP_GET, "big", 3, NULL, 0);
+	ask(WIRE_OP_EXISTS, "big", 3, NULL, 0);
+	slow_set(slow, TIME_S * 3600);
+	ask(WIRE_OP_GET, "big", 3, NULL, 0);
+	ck_assert_uint_eq(service_slow_count(slow), 40);
+	slow_set(slow, 1);
+	ask(WIRE_OP_EXISTS, "big", 3, NULL, 0);
+	ck_assert_uint_eq(service_slow_count(slow), 41);
+	service_thread_slow(&services.thread, NULL);
+	service_slow_destroy(slow);
+}
+END_TEST
+
+/* The request that finds the search for hot keys at its end is in no log, which is off; nor is a command that waited
+ * from a time when it was on. */
+START_TEST(test_slow_ends)
+{
+	struct service_slow_request request = {.operation = "get", .key = "k", .key_len = 1};
+	struct service_part *part = services.kv;
+	struct service_slow *slow;
+	uint64_t begun = 0;
+
+	ck_assert_int_eq(service_slow_create(&slow), 0);
+	service_thread_slow(&services.thread, slow);
+	ck_assert(!text_slow_is_on(part, begun));
+	services_set_time(&services, 1);
+	ck_assert_int_eq(service_hot_begin(&services.thread, 2), 0);
+	for (unsigned now = 1; now <= 2; now++) {
+		services_set_time(&services, now);
+		ck_assert(text_slow_is_on(part, begun));
+		text_slow_begin(&begun);
+		text_slow_end(part, NULL, &begun, &request); /* it looks at no stream to log */
+	}
+	ck_assert(!part->slow);
+	slow_set(slow, TIME_S * 3600);
+	text_slow_begin(&begun);
+	slow_set(slow, 0);
+	ck_assert(text_slow_is_on(part, begun));
+	text_slow_end(part, NULL, &begun, &request);
+	ck_assert(!text_slow_is_on(part, begun));
+	ck_assert_uint_eq(service_slow_count(slow), 0);
+	service_thread_slow(&services.thread, NULL);
+	service_slow_destroy(slow);
 }
 END_TEST
 
@@ -888,6 +960,8 @@ int main(void)
 	tcase_add_test(tc, test_kv_binary);
 	tcase_add_loop_test(tc, test_kv_eager_limit, 0, 5);
 	tcase_add_test(tc, test_kv_get_too_large);
+	tcase_add_test(tc, test_kv_slow);
+	tcase_add_test(tc, test_slow_ends);
 	tcase_add_test(tc, test_kv_store_full);
 	tcase_add_loop_test(tc, test_kv_bad_requests, 0, 31);
 	tcase_add_loop_test(tc, test_kv_set_key_lies, 0, 4);

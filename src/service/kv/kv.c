@@ -367,6 +367,8 @@ static void reply_commit(struct conn *conn, struct kv_agent *agent, const struct
 			 struct wire_record *reply, enum wire_status status, uint32_t length, uint64_t tells,
 			 bool counts)
 {
+	if (unlikely(agent->slow))
+		kv_slow_answered(conn, agent, request, length);
 	reply->id = request->id;
 	reply->op = request->op;
 	reply->flags |= WIRE_REPLY;
@@ -408,8 +410,6 @@ void kv_answer(struct conn *conn, struct kv_agent *agent, const struct wire_reco
 	kv_agent_count(agent, operations[request->op].counter);
 	if (unlikely(status > WIRE_NOT_FOUND) && !(reply->flags & WIRE_PUSHED))
 		count_error(agent, status);
-	if (unlikely(agent->slow))
-		kv_slow_answered(conn, agent, request, length);
 	reply_commit(conn, agent, request, reply, status, length, tells, true);
 }
 

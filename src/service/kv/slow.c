@@ -80,7 +80,7 @@ void kv_slow_end(struct kv_agent *agent, int rc)
 {
 	struct kv_slow *slow = agent->slow;
 
-	if (rc == -EAGAIN)
+	if (rc == -EAGAIN || !slow)
 		return;
 	if (rc == 0 && slow->now.begun && slow->count < UNDER_WAY)
 		slow->under_way[slow->count++] = slow->now;
@@ -92,7 +92,7 @@ static void report(const struct conn *conn, struct kv_agent *agent, const struct
 	uint64_t took = time_now() - t->begun;
 	struct conn_info info;
 
-	if (!agent->thread->part.slow || took < agent->thread->part.slow)
+	if (!service_part_is_slow(&agent->thread->part, took))
 		return;
 	conn_get_info(conn, &info);
 	service_slow_add(&agent->thread->part, &(struct service_slow_request){
@@ -111,6 +111,11 @@ void kv_slow_answered(const struct conn *conn, struct kv_agent *agent, const str
 {
 	struct kv_slow *slow = agent->slow;
 
+	if (!agent->thread->part.slow) { /* no request is timed any more */
+		free(slow);
+		agent->slow = NULL;
+		return;
+	}
 	if (slow->now.begun && slow->now.id == request->id) {
 		report(conn, agent, &slow->now, length);
 		slow->now.begun = 0;

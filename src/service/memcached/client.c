@@ -296,7 +296,7 @@ client_command_timed(struct memcached_client *c, struct memc_command *command, c
 
 static int client_serve(struct memcached_client *c, struct memc_command *command, const struct memcached_data *data)
 {
-	if (unlikely(c->thread->part.slow))
+	if (text_slow_is_on(&c->thread->part, c->begun))
 		return client_command_timed(c, command, data);
 	return client_command(c, command, data);
 }

@@ -459,7 +459,7 @@ static __attribute__((cold, noinline)) int client_command_timed(struct resp_clie
 
 static int client_serve(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	if (unlikely(c->thread->part.slow))
+	if (text_slow_is_on(&c->thread->part, c->begun))
 		return client_command_timed(c, argv, argc);
 	return client_command(c, argv, argc);
 }

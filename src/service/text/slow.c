@@ -10,7 +10,7 @@ void text_slow_end(struct service_part *part, const struct stream *stream, uint6
 		service_hot_key(part, request->key, request->key_len);
 	request->took = time_now() - *begun;
 	*begun = 0;
-	if (request->took < part->slow)
+	if (!service_part_is_slow(part, request->took))
 		return;
 	stream_get_info(stream, &info);
 	request->client = info.peer;

@@ -190,7 +190,13 @@ bool text_takes_password(const struct text_settings *s, int fd);
 /*
  * slow.c
  */
-/* When a command was begun, which may have come before; only where part->slow is not 0. */
+/* Whether the command that comes is timed; also one that comes again, and was begun while commands were timed. */
+static inline bool text_slow_is_on(const struct service_part *part, uint64_t begun)
+{
+	return unlikely(part->slow || begun);
+}
+
+/* When a timed command was begun, which may have come before. */
 static inline void text_slow_begin(uint64_t *begun)
 {
 	if (!*begun)
