@@ -142,13 +142,7 @@ static struct found step_find(struct commit *c, struct store_step *step, const v
 	if (f.item && item_is_reserved(f.item))
 		f.item = NULL;
 	if (f.item && f.item->expires <= c->now) { /* it goes, and leaves its place to the step */
-		item_leave(c->store, f.s, f.item);
-		if (unlikely(c->store->changes.on))
-			stripe_removed(f.s, f.item->version);
-		f.s->expired++;
-		if (events_on(c->store))
-			event_put(c->store, &(struct event){STORE_EVENT_EXPIRED, f.item}, &c->dead);
-		dead_add(&c->store->arena, &c->dead, f.item);
+		store_item_left(c->store, f.s, f.item, DROP_EXPIRED, &c->dead);
 		f.item = NULL;
 		f.expired = true;
 	}
@@ -179,11 +173,9 @@ static void put_apply(struct commit *c, struct store_step *step)
 	else
 		index_refill(&f.s->index, step->tag, link);
 	f.s->sets++;
-	if (events_on(c->store))
-		event_put(c->store,
-			  &(struct event){STORE_EVENT_SET, item, step->note, !f.item,
-					  item_is_timed(item, step->keep_expiry)},
-			  &c->dead);
+	event_tell(c->store,
+		   (struct event){STORE_EVENT_SET, item, step->note, !f.item, item_is_timed(item, step->keep_expiry)},
+		   &c->dead);
 	c->told += told;
 	item->version = step->version = told ? 0 : ++f.s->version;
 	wheel_add(c->store, f.s, item, c->now);
@@ -213,8 +205,7 @@ static void delete_apply(struct commit *c, struct store_step *step)
 	index_clear(&f.s->index, f.slot);
 	item_leave(c->store, f.s, item);
 	f.s->deletes++;
-	if (events_on(c->store))
-		event_put(c->store, &(struct event){STORE_EVENT_DELETED, item, step->note}, &c->dead);
+	event_tell(c->store, (struct event){STORE_EVENT_DELETED, item, step->note}, &c->dead);
 	if (unlikely(c->store->changes.on)) {
 		step->ref.item = item;
 		c->told++;
@@ -235,10 +226,8 @@ static void expire_apply(struct commit *c, struct store_step *step)
 	item->expires = step->expires;
 	wheel_add(c->store, f.s, item, c->now);
 	step->version = item->version;
-	if (events_on(c->store))
-		event_put(c->store,
-			  &(struct event){STORE_EVENT_EXPIRY, item, step->note, .timed = item->expires != TIME_NEVER},
-			  &c->dead);
+	event_tell(c->store, (struct event){STORE_EVENT_EXPIRY, item, step->note, .timed = item->expires != TIME_NEVER},
+		   &c->dead);
 	if (unlikely(c->store->changes.on)) {
 		step->ref.item = item;
 		c->told++;

@@ -135,16 +135,12 @@ static void ghost_grow(struct store *store, struct stripe *s)
 }
 
 /*
- * The queues.
- */
-
-/*
  * The age of what is evicted: of a few items it is kept when they came. An item that stays gives its place to another
  * now and then.
  */
 static unsigned probe_of(const struct store_item *item)
 {
-	return (atomic_load_explicit(&item->tag, memory_order_relaxed) * 0x9e3779b1u >> 20) & (PROBES - 1);
+	return (item_tag(item) * 0x9e3779b1u >> 20) & (PROBES - 1);
 }
 
 static uint32_t probe_link(const struct order *o, unsigned at)
@@ -195,6 +191,10 @@ void evict_tick(struct store *store, uint64_t now)
 {
 	atomic_store_explicit(&store->order.now, now, memory_order_relaxed);
 }
+
+/*
+ * The queues.
+ */
 
 void evict_add(struct store *store, struct stripe *s, struct store_item *item)
 {

@@ -701,7 +701,7 @@ static inline void stripe_unlock(struct store *store, struct stripe *s, struct d
 		store_dead_release(store, dead);
 }
 
-/* Tell watchers of a key, under its stripe's lock; item NULL: of none. */
+/* What watchers are told of a key, under its stripe's lock; item NULL: of none. */
 struct event {
 	enum store_event_type type;
 	const struct store_item *item;
@@ -721,6 +721,12 @@ static inline bool events_on(const struct store *store)
 	return unlikely(atomic_load_explicit(&store->events.on, memory_order_relaxed));
 }
 
+static inline void event_tell(struct store *store, struct event event, struct dead *dead)
+{
+	if (events_on(store))
+		event_put(store, &event, dead);
+}
+
 /* Why an item leaves the index. The first two are changes, which use a grant up. Expiry is none: the time stands in the
  * change that wrote the item, and the reader of changes sees it pass without being told. Delete-all is one change of
  * its own. */
@@ -734,7 +740,9 @@ static inline void stripe_removed(struct stripe *s, uint64_t lsn)
 		atomic_store_explicit(&s->removed, lsn, memory_order_release);
 }
 
-/* store.c: takes an item out of index, queue and wheel, and counts that, under its stripe's lock. */
+/* store.c: tells, counts and releases an item that leaves the index, under its stripe's lock: its slot is cleared, or
+ * stays the caller's. */
+void store_item_left(struct store *store, struct stripe *s, struct store_item *item, enum drop why, struct dead *dead);
 void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item, enum drop why,
 		     struct dead *dead);
 

@@ -200,9 +200,8 @@ static void flush_tell(struct store *store)
 	if (!events_on(store))
 		return;
 	lock_take(&s->lock, LOCK_STRIPE);
-	event_put(store, &(struct event){STORE_EVENT_FLUSHED}, &dead);
-	lock_give(&s->lock, LOCK_STRIPE);
-	store_dead_release(store, &dead);
+	event_tell(store, (struct event){STORE_EVENT_FLUSHED}, &dead);
+	stripe_unlock(store, s, &dead);
 }
 
 int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted)

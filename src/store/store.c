@@ -79,8 +79,7 @@ void store_dead_release(struct store *store, struct dead *dead)
 	dead->told = false;
 }
 
-void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item, enum drop why,
-		     struct dead *dead)
+void store_item_left(struct store *store, struct stripe *s, struct store_item *item, enum drop why, struct dead *dead)
 {
 	static const enum store_event_type event[] = {[DROP_DELETED] = STORE_EVENT_DELETED,
 						      [DROP_EVICTED] = STORE_EVENT_EVICTED,
@@ -89,9 +88,8 @@ void store_item_drop(struct store *store, struct stripe *s, struct slot slot, st
 	bool copy;
 
 	must(stripe_is_mine(s));
-	if (events_on(store) && why != DROP_FLUSHED)
-		event_put(store, &(struct event){event[why], item}, dead);
-	index_remove(&s->index, slot);
+	if (why != DROP_FLUSHED)
+		event_tell(store, (struct event){event[why], item}, dead);
 	item_leave(store, s, item);
 	s->deletes += why == DROP_DELETED || why == DROP_FLUSHED;
 	s->evictions += why == DROP_EVICTED;
@@ -107,6 +105,13 @@ void store_item_drop(struct store *store, struct stripe *s, struct slot slot, st
 			return; /* the change has the item, which is not touched any more */
 	}
 	dead_add(&store->arena, dead, item);
+}
+
+void store_item_drop(struct store *store, struct stripe *s, struct slot slot, struct store_item *item, enum drop why,
+		     struct dead *dead)
+{
+	index_remove(&s->index, slot);
+	store_item_left(store, s, item, why, dead);
 }
 
 /* Find what has not expired; what has goes now. Under the stripe's lock. */
@@ -492,11 +497,8 @@ static int item_put(struct store *store, struct stripe *s, struct store_item *it
 		evict_add(store, s, item);
 	}
 	s->sets++;
-	if (events_on(store))
-		event_put(
-			store,
-			&(struct event){STORE_EVENT_SET, item, put->note, !old, item_is_timed(item, put->keep_expiry)},
-			dead);
+	event_tell(store, (struct event){STORE_EVENT_SET, item, put->note, !old, item_is_timed(item, put->keep_expiry)},
+		   dead);
 	if (unlikely(store->changes.on)) {
 		atomic_store_explicit(&item->refs, change_is_copy(item, STORE_CHANGE_SET) ? 1 : 2,
 				      memory_order_release);
@@ -733,9 +735,7 @@ int store_expire(struct store *store, const void *key, size_t key_len, uint64_t 
 		wheel_remove(store, t.s, t.item);
 		t.item->expires = expires;
 		wheel_add(store, t.s, t.item, now);
-		if (events_on(store))
-			event_put(store, &(struct event){STORE_EVENT_EXPIRY, t.item, .timed = expires != TIME_NEVER},
-				  &t.dead);
+		event_tell(store, (struct event){STORE_EVENT_EXPIRY, t.item, .timed = expires != TIME_NEVER}, &t.dead);
 		if (unlikely(store->changes.on)) {
 			if (!change_is_copy(t.item, STORE_CHANGE_EXPIRE))
 				atomic_fetch_add_explicit(&t.item->refs, 1, memory_order_relaxed);
