@@ -560,29 +560,27 @@ static const struct row {
 };
 
 static const struct {
-	char letter;
+	char name[3];
 	enum memc_id id;
 	void (*parse)(struct memc_parser *p, const struct words *words);
 } meta_rows[] = {
-	{'g', MEMC_META_GET, parse_meta_get},
-	{'s', MEMC_META_SET, parse_meta_set},
-	{'d', MEMC_META_DELETE, parse_meta_delete},
-	{'a', MEMC_META_COUNT, parse_meta_count},
-	{'n', MEMC_META_NOOP, NULL},
-	{'e', MEMC_META_DEBUG, parse_meta_debug},
+	{"mg", MEMC_META_GET, parse_meta_get},
+	{"ms", MEMC_META_SET, parse_meta_set},
+	{"md", MEMC_META_DELETE, parse_meta_delete},
+	{"ma", MEMC_META_COUNT, parse_meta_count},
+	{"mn", MEMC_META_NOOP, NULL},
+	{"me", MEMC_META_DEBUG, parse_meta_debug},
 };
 
 const char *memc_command_name(const struct memc_command *command)
 {
-	static const char meta[][3] = {"mg", "ms", "md", "ma", "mn", "me"};
-
 	for (unsigned i = 0; command->id != MEMC_FAULTY && i < ARRAY_SIZE(rows); i++)
 		if (rows[i].id == command->id && rows[i].with_cas == command->with_cas &&
 		    rows[i].touches == command->touches)
 			return rows[i].name;
-	for (unsigned i = 0; i < ARRAY_SIZE(meta); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(meta_rows); i++)
 		if (meta_rows[i].id == command->id)
-			return meta[i];
+			return meta_rows[i].name;
 	return "unknown";
 }
 
@@ -593,7 +591,7 @@ static bool parse_meta(struct memc_parser *p, const struct words *words)
 	if (name->len != 2 || name->at[0] != 'm')
 		return false;
 	for (unsigned i = 0; i < ARRAY_SIZE(meta_rows); i++) {
-		if (meta_rows[i].letter != name->at[1])
+		if (meta_rows[i].name[1] != name->at[1])
 			continue;
 		p->command.id = meta_rows[i].id;
 		if (meta_rows[i].parse)

@@ -10,15 +10,8 @@
 #define EVENTS_TURN 256  /* in one turn */
 #define CHANNELS "__key" /* with which the names of their channels begin */
 
-/* The classes of Redis, in the order in which it names them. Classes of types that rdmad lacks are never told. */
-static const struct {
-	char letter;
-	unsigned bit;
-} classes[] = {
-	{'g', 1u << 0},  {'$', 1u << 1},  {'l', 1u << 2},  {'s', 1u << 3}, {'h', 1u << 4},
-	{'z', 1u << 5},  {'x', 1u << 6},  {'e', 1u << 7},  {'t', 1u << 8}, {'d', 1u << 9},
-	{'n', 1u << 10}, {'K', 1u << 11}, {'E', 1u << 12},
-};
+/* The classes of Redis, by bits in the order in which it names them. Those of types that rdmad lacks are never told. */
+static const char classes[] = "g$lshzxetdnKE";
 
 enum {
 	GENERIC = 1u << 0,
@@ -36,13 +29,11 @@ bool resp_notify_read(const char *at, size_t len, unsigned *out)
 {
 	*out = 0;
 	for (size_t i = 0; i < len; i++) {
-		unsigned bit = at[i] == 'A' ? ALL : 0;
+		const char *class = memchr(classes, at[i], sizeof(classes) - 1);
 
-		for (size_t j = 0; j < ARRAY_SIZE(classes); j++)
-			bit |= at[i] == classes[j].letter ? classes[j].bit : 0;
-		if (!bit)
+		if (!class && at[i] != 'A')
 			return false;
-		*out |= bit;
+		*out |= class ? 1u << (class - classes) : ALL;
 	}
 	return true;
 }
@@ -51,11 +42,13 @@ void resp_notify_text(unsigned flags, char out[static RESP_NOTIFY_TEXT])
 {
 	bool all = (flags & ALL) == ALL;
 
-	if (all)
+	if (all) {
 		*out++ = 'A';
-	for (size_t i = 0; i < ARRAY_SIZE(classes); i++)
-		if (flags & classes[i].bit && !(all && classes[i].bit < BY_KEY))
-			*out++ = classes[i].letter;
+		flags &= BY_KEY | BY_EVENT;
+	}
+	for (unsigned i = 0; i < sizeof(classes) - 1; i++)
+		if (flags & 1u << i)
+			*out++ = classes[i];
 	*out = '\0';
 }
 
@@ -79,39 +72,29 @@ struct name {
 	const char *text;
 };
 
-/* What it is called that a command has written a key. */
+/* What it is called that a command has written a key; where it has no row, "set". */
+static const struct name writes[RESP_IDS] = {
+	[RESP_CMD_APPEND] = {STRING, "append"},
+	[RESP_CMD_SETRANGE] = {STRING, "setrange"},
+	[RESP_CMD_INCR] = {STRING, "incrby"},
+	[RESP_CMD_DECR] = {STRING, "incrby"},
+	[RESP_CMD_INCRBY] = {STRING, "incrby"},
+	[RESP_CMD_DECRBY] = {STRING, "incrby"},
+	[RESP_CMD_INCRBYFLOAT] = {STRING, "incrbyfloat"},
+	[RESP_CMD_HSET] = {HASH, "hset"},
+	[RESP_CMD_HMSET] = {HASH, "hset"},
+	[RESP_CMD_HSETNX] = {HASH, "hset"},
+	[RESP_CMD_HDEL] = {HASH, "hdel"},
+	[RESP_CMD_HINCRBY] = {HASH, "hincrby"},
+	[RESP_CMD_HINCRBYFLOAT] = {HASH, "hincrbyfloat"},
+	[RESP_CMD_RENAME] = {GENERIC, "rename_to"},
+	[RESP_CMD_RENAMENX] = {GENERIC, "rename_to"},
+	[RESP_CMD_COPY] = {GENERIC, "copy_to"},
+};
+
 static struct name name_of_set(enum resp_id command)
 {
-	switch (command) {
-	case RESP_CMD_APPEND:
-		return (struct name){STRING, "append"};
-	case RESP_CMD_SETRANGE:
-		return (struct name){STRING, "setrange"};
-	case RESP_CMD_INCR:
-	case RESP_CMD_DECR:
-	case RESP_CMD_INCRBY:
-	case RESP_CMD_DECRBY:
-		return (struct name){STRING, "incrby"};
-	case RESP_CMD_INCRBYFLOAT:
-		return (struct name){STRING, "incrbyfloat"};
-	case RESP_CMD_HSET:
-	case RESP_CMD_HMSET:
-	case RESP_CMD_HSETNX:
-		return (struct name){HASH, "hset"};
-	case RESP_CMD_HDEL:
-		return (struct name){HASH, "hdel"};
-	case RESP_CMD_HINCRBY:
-		return (struct name){HASH, "hincrby"};
-	case RESP_CMD_HINCRBYFLOAT:
-		return (struct name){HASH, "hincrbyfloat"};
-	case RESP_CMD_RENAME:
-	case RESP_CMD_RENAMENX:
-		return (struct name){GENERIC, "rename_to"};
-	case RESP_CMD_COPY:
-		return (struct name){GENERIC, "copy_to"};
-	default:
-		return (struct name){STRING, "set"};
-	}
+	return command < RESP_IDS && writes[command].text ? writes[command] : (struct name){STRING, "set"};
 }
 
 /* The key gets the value of another, with the time that this has; one that was there before is another key in Redis. */
