@@ -311,31 +311,23 @@ static unsigned key_count_at(const struct resp_command *command, unsigned *step)
 	return 0;
 }
 
-unsigned resp_keys(const struct resp_command *command, const struct resp_arg *argv, unsigned argc, unsigned *at,
-		   unsigned most)
+struct resp_keys resp_keys(const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
-	unsigned step, counter = key_count_at(command, &step), first = (unsigned)command->first, last, count = 0;
+	unsigned step, counter = key_count_at(command, &step), first = (unsigned)command->first, last;
 	int64_t number;
 
 	if (counter) {
 		if (counter >= argc || !resp_read_int64(argv[counter].at, argv[counter].len, &number) || number < 1 ||
 		    number > (argc - counter - 1) / step)
-			return 0;
-		first = counter + 1;
-		last = counter + (unsigned)number * step;
-	} else {
-		if (!first || command->group == RESP_PUBSUB_GROUP) /* channels are no keys */
-			return 0;
-		step = (unsigned)command->step;
-		last = command->last < 0 ? argc + (unsigned)command->last : (unsigned)command->last;
-		last = MIN(last, argc - 1);
+			return (struct resp_keys){0};
+		return (struct resp_keys){counter + 1, step, (unsigned)number};
 	}
-	for (unsigned i = first; i <= last; i += step) {
-		if (count < most)
-			at[count] = i;
-		count++;
-	}
-	return count;
+	if (!first || command->group == RESP_PUBSUB_GROUP) /* channels are no keys */
+		return (struct resp_keys){0};
+	step = (unsigned)command->step;
+	last = command->last < 0 ? argc + (unsigned)command->last : (unsigned)command->last;
+	last = MIN(last, argc - 1);
+	return (struct resp_keys){first, step, first <= last ? (last - first) / step + 1 : 0};
 }
 
 /*

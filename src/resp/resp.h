@@ -202,9 +202,17 @@ static inline bool resp_arity_fits(const struct resp_command *command, unsigned 
 /* Answers of COMMAND (an array) and COMMAND DOCS (the name, and a map) about one, with its subcommands. */
 void resp_tell_command(struct resp_out *out, const struct resp_command *command);
 void resp_tell_docs(struct resp_out *out, const struct resp_command *command);
-/* The keys among these arguments, of any command of the table (SET k v, MSET k v k v, EVAL script 2 k k ...): how many;
- * the positions of the first `most` of them are in `at`. 0: none, or their number is none. The arity fits. */
-unsigned resp_keys(const struct resp_command *command, const struct resp_arg *argv, unsigned argc, unsigned *at,
-		   unsigned most);
+/* Keys among arguments: one at `first`, and one `step` behind each. */
+struct resp_keys {
+	unsigned first, step, count;
+};
+
+/* Those of any command of the table (SET k v, MSET k v k v, EVAL script 2 k k ...). None: also where their number is
+ * none. The arity fits. */
+struct resp_keys resp_keys(const struct resp_command *command, const struct resp_arg *argv, unsigned argc);
+static inline const struct resp_arg *resp_key(const struct resp_keys *keys, const struct resp_arg *argv, unsigned i)
+{
+	return &argv[keys->first + i * keys->step];
+}
 
 #endif

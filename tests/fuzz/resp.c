@@ -26,7 +26,7 @@ static void note(struct record *record, const void *bytes, size_t len)
 static void note_command(struct record *record, const struct resp_parser *parser)
 {
 	const struct resp_command *command = NULL;
-	unsigned at[4];
+	struct resp_keys keys = {.count = 0};
 
 	note(record, &parser->argc, sizeof(parser->argc));
 	for (unsigned i = 0; i < parser->argc; i++) {
@@ -39,9 +39,9 @@ static void note_command(struct record *record, const struct resp_parser *parser
 		return;
 	if (parser->argc > 1 && resp_find_sub(command, parser->argv[1].at, parser->argv[1].len))
 		command = resp_find_sub(command, parser->argv[1].at, parser->argv[1].len);
-	if (resp_arity_fits(command, parser->argc) &&
-	    resp_keys(command, parser->argv, parser->argc, at, ARRAY_SIZE(at)))
-		REQUIRE(at[0] > 0 && at[0] < parser->argc);
+	if (resp_arity_fits(command, parser->argc))
+		keys = resp_keys(command, parser->argv, parser->argc);
+	REQUIRE(!keys.count || (keys.first > 0 && keys.first + (uint64_t)(keys.count - 1) * keys.step < parser->argc));
 	if (command->id == RESP_CMD_KEYS)
 		resp_match(parser->argv[1].at, parser->argv[1].len, "some:key", 8, true);
 }

@@ -240,17 +240,15 @@ static bool may_keys(struct resp_client *c, const struct resp_command *command, 
 	const struct auth_client *client = stream_client(c->stream);
 	bool reads = command->flags & RESP_READONLY || tells_of_value(command, argv, argc);
 	bool writes = command->flags & RESP_WRITE;
-	unsigned *at = calloc(argc, sizeof(*at)), n;
-	bool may = at;
+	struct resp_keys keys = resp_keys(command, argv, argc);
+	bool may = true;
 
-	n = at ? resp_keys(command, argv, argc, at, argc) : 0;
-	for (unsigned i = 0; i < n && may; i++) {
-		const struct resp_arg *key = &argv[at[i]];
+	for (unsigned i = 0; i < keys.count && may; i++) {
+		const struct resp_arg *key = resp_key(&keys, argv, i);
 
 		may = (!reads || auth_may(client, AUTH_READ, key->at, key->len)) &&
 		      (!writes || auth_may(client, AUTH_WRITE, key->at, key->len));
 	}
-	free(at);
 	return may;
 }
 

@@ -177,7 +177,7 @@ static void tell_key_flags(struct resp_out *out, const struct resp_command *comm
 static int tell_keys(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool flags)
 {
 	const struct resp_command *command = resp_find(argv[0].at, argv[0].len);
-	unsigned *at, n;
+	struct resp_keys keys;
 
 	if (command && resp_has_subs(command) && argc > 1)
 		command = resp_find_sub(command, argv[1].at, argv[1].len);
@@ -193,22 +193,21 @@ static int tell_keys(struct resp_client *c, const struct resp_arg *argv, unsigne
 		resp_error(c->out, "ERR Invalid number of arguments specified for command");
 		return 0;
 	}
-	at = calloc(argc, sizeof(*at));
-	n = at ? resp_keys(command, argv, argc, at, argc) : 0;
-	if (n == 0 && !(command->flags & RESP_NO_MANDATORY_KEYS)) {
+	keys = resp_keys(command, argv, argc);
+	if (!keys.count && !(command->flags & RESP_NO_MANDATORY_KEYS)) {
 		resp_error(c->out, "ERR Invalid arguments specified for command");
-		free(at);
 		return 0;
 	}
-	resp_array(c->out, n);
-	for (unsigned i = 0; i < n; i++) {
+	resp_array(c->out, keys.count);
+	for (unsigned i = 0; i < keys.count; i++) {
+		const struct resp_arg *key = resp_key(&keys, argv, i);
+
 		if (flags)
 			resp_array(c->out, 2);
-		resp_bulk(c->out, argv[at[i]].at, argv[at[i]].len);
+		resp_bulk(c->out, key->at, key->len);
 		if (flags)
 			tell_key_flags(c->out, command);
 	}
-	free(at);
 	return 0;
 }
 

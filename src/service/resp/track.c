@@ -368,20 +368,16 @@ int resp_track_read(struct resp_client *c, const struct resp_command *command, c
 		    unsigned argc, uint64_t seen)
 {
 	struct resp_track *track = c->track;
-	unsigned *at, n;
+	struct resp_keys keys;
 	int rc = 0;
 
 	if (!track || track->bcast || !(command->flags & RESP_READONLY) ||
 	    (track->optin && track->caching != CACHING_YES) || (track->optout && track->caching == CACHING_NO))
 		return 0;
-	at = calloc(argc, sizeof(*at));
-	if (!at)
-		return -ENOMEM;
-	n = resp_keys(command, argv, argc, at, argc);
-	for (unsigned i = 0; i < n && rc == 0; i++)
-		if (argv[at[i]].len <= STORE_KEY_MAX)
-			rc = tracked_add(c->thread, track, &argv[at[i]], seen);
-	free(at);
+	keys = resp_keys(command, argv, argc);
+	for (unsigned i = 0; i < keys.count && rc == 0; i++)
+		if (resp_key(&keys, argv, i)->len <= STORE_KEY_MAX)
+			rc = tracked_add(c->thread, track, resp_key(&keys, argv, i), seen);
 	return rc;
 }
 

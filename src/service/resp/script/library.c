@@ -44,13 +44,12 @@ static bool read_args(lua_State *lua, struct resp_arg *argv, int argc)
 }
 
 /* The step has keys until its end, which Lua may collect before. */
-static int keep_keys(struct resp_script *s, const struct resp_command *command, struct resp_arg *argv, unsigned argc,
-		     unsigned *at)
+static int keep_keys(struct resp_script *s, const struct resp_command *command, struct resp_arg *argv, unsigned argc)
 {
-	unsigned n = resp_keys(command, argv, argc, at, argc);
+	struct resp_keys keys = resp_keys(command, argv, argc);
 
-	for (unsigned i = 0; i < n; i++) {
-		struct resp_arg *key = &argv[at[i]];
+	for (unsigned i = 0; i < keys.count; i++) {
+		struct resp_arg *key = &argv[keys.first + i * keys.step];
 		char *copy;
 
 		s->kept += key->len + 64;
@@ -93,12 +92,11 @@ static const struct resp_command *choose(struct resp_script *s, const struct res
 }
 
 /* -errno, or 0: the reply is in s->out. */
-static int carry_out(struct resp_script *s, const struct resp_command *command, struct resp_arg *argv, unsigned argc,
-		     unsigned *at)
+static int carry_out(struct resp_script *s, const struct resp_command *command, struct resp_arg *argv, unsigned argc)
 {
 	struct resp_client *c = s->client;
 	struct resp_out *out = c->out;
-	int rc = keep_keys(s, command, argv, argc, at);
+	int rc = keep_keys(s, command, argv, argc);
 
 	if (rc != 0)
 		return rc;
@@ -121,7 +119,6 @@ static int call(lua_State *lua, bool raises)
 	int argc = lua_gettop(lua), rc;
 	const struct resp_command *command;
 	struct resp_arg *argv;
-	unsigned *at;
 	const char *why;
 
 	if (!s->client || !resp_script_goes_on(s))
@@ -131,14 +128,13 @@ static int call(lua_State *lua, bool raises)
 	if (argc > ARGS_MAX)
 		return fail_text(lua, raises, "Too many arguments for this redis lib call");
 	/* Of Lua's memory, as an error goes past what is here. */
-	argv = lua_newuserdata(lua, (size_t)argc * (sizeof(*argv) + sizeof(*at)));
-	at = (unsigned *)&argv[argc];
+	argv = lua_newuserdata(lua, (size_t)argc * sizeof(*argv));
 	if (!read_args(lua, argv, argc))
 		return fail_text(lua, raises, "Lua redis lib command arguments must be strings or integers");
 	command = choose(s, argv, (unsigned)argc, &why);
 	if (!command)
 		return fail_text(lua, raises, why);
-	rc = carry_out(s, command, argv, (unsigned)argc, at);
+	rc = carry_out(s, command, argv, (unsigned)argc);
 	if (rc != 0)
 		return resp_script_stop(lua, rc);
 	resp_push_reply(lua, s->out.at);
