@@ -139,34 +139,39 @@ static bool begin(struct kv_agent *agent, uint64_t key_hash, const struct store_
 	return true;
 }
 
-/* A lease that there was goes on with the value that there is. */
+/* A lease that there was goes on with the value that there is, which is pinned before the lease gives it up. */
 int kv_serve_lease(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
 		   struct wire_record *reply)
 {
 	const char *key = body + sizeof(uint64_t);
 	const uint32_t key_len = request->length - (uint32_t)sizeof(uint64_t);
 	struct kv_thread *thread = agent->thread;
-	uint64_t now = kv_now(thread), asked = kv_number(body), granted = 0, tells;
+	uint64_t now = kv_now(thread), asked = kv_number(body), granted = 0, tells = 0;
 	uint64_t hash = store_hash(thread->store, key, key_len);
 	uint64_t time = asked > limits_of(agent)->time / TIME_US ? limits_of(agent)->time : asked * TIME_US;
+	uint64_t until = time_after(now, time);
 	struct lease *before = find(agent, hash);
 	struct store_ref ref;
-	int found;
+	int found = asked ? store_get(thread->store, key, key_len, now, &ref) : 0, there = asked ? found : !!before;
 
-	if (before)
-		end(agent, before);
-	if (asked == 0)
-		return kv_answer_result(conn, agent, request, reply, before ? 0 : -ENOENT, &granted, sizeof(granted),
-					0);
-	found = store_get(thread->store, key, key_len, now, &ref);
-	tells = found ? ref.version : kv_tells_removed(agent, request, key, key_len);
-	if (found && begin(agent, hash, &ref, time_after(now, time)))
-		granted = time / TIME_US;
-	else if (found) {
-		kv_agent_count(agent, KV_COUNT_LEASES_REFUSED);
+	if (asked)
+		tells = found ? ref.version : kv_tells_removed(agent, request, key, key_len);
+	if (found && before && before->ref.item == ref.item) { /* its pin goes on */
 		store_unpin(thread->store, &ref);
+		before->until = until;
+		thread->leased_until = MIN(thread->leased_until, until);
+		granted = time / TIME_US;
+	} else {
+		if (before)
+			end(agent, before);
+		if (found && begin(agent, hash, &ref, until)) {
+			granted = time / TIME_US;
+		} else if (found) {
+			kv_agent_count(agent, KV_COUNT_LEASES_REFUSED);
+			store_unpin(thread->store, &ref);
+		}
 	}
-	return kv_answer_result(conn, agent, request, reply, found ? 0 : -ENOENT, &granted, sizeof(granted), tells);
+	return kv_answer_result(conn, agent, request, reply, there ? 0 : -ENOENT, &granted, sizeof(granted), tells);
 }
 
 /* End the agent's leases whose time is over. When the next one's is. */
