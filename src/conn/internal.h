@@ -232,7 +232,7 @@ void conn_add_stats(const struct conn *conn, struct conn_group_stats *into);
 void conn_group_leave_walk(struct conn_group *group, const struct conn *conn); /* group.c: before it is unlinked */
 
 /*
- * munge.c: credentials that are checked. A check outlives its connection: then nobody hears of it.
+ * munge.c: credentials that are checked. A check outlives its connection: its result is dropped then.
  */
 struct check {
 	struct list node; /* in the thread's queue */

@@ -16,7 +16,7 @@
 #define RESP_INLINE_MAX (64 * KIB)  /* bytes of a line, with which an array, an argument or an inline command begins */
 #define RESP_ARGS_MAX (1024 * 1024) /* arguments of a command */
 #define RESP_BULK_MAX (512 * MIB)   /* bytes of an argument */
-#define RESP_ARGS_UNPROVED 10       /* the same two of a client that has to say who it is, and has not */
+#define RESP_ARGS_UNPROVED 10       /* the same two of a client that has to log in, and has not */
 #define RESP_BULK_UNPROVED (16 * KIB)
 
 struct resp_limits {

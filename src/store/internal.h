@@ -590,8 +590,8 @@ struct event_slot {
 };
 
 struct events {
-	_Atomic bool on;         /* somebody watches */
-	struct event_slot *slot; /* NULL: nobody did yet */
+	_Atomic bool on;         /* there is a watcher */
+	struct event_slot *slot; /* NULL: there was none yet */
 	pthread_mutex_t lock;    /* of the list, and of `slot` */
 	struct list watchers;
 	_Alignas(CACHE_LINE) _Atomic uint64_t head; /* the number that is drawn next */
@@ -611,7 +611,7 @@ struct store {
 	unsigned stripe_shift; /* tag >> this is the stripe */
 	unsigned stripes;
 	struct stripe *stripe;
-	struct owner *owner; /* STORE_OWNERS; 0 is nobody */
+	struct owner *owner; /* STORE_OWNERS; 0 stands for none */
 	_Alignas(CACHE_LINE) _Atomic uint32_t tick_hand;
 	_Atomic uint64_t due, out_of_memory, reserved, moves;
 	pthread_mutex_t window_lock;
@@ -817,7 +817,7 @@ void evict_move(struct store *store, struct stripe *s, struct store_item *old, s
  * faster. */
 bool evict_next(struct store *store, uint64_t *size);
 
-/* Evicts an item by its link, if that is in the table, and nobody has it pinned. Under the stripe's lock. */
+/* Evicts an item by its link, if that is in the table, and no thread has it pinned. Under the stripe's lock. */
 bool evict_link(struct store *store, struct stripe *s, uint32_t tag, uint32_t link, uint64_t *size, struct dead *dead);
 
 /* Evicts what the extent holds, unless it is pinned. */
@@ -868,7 +868,7 @@ static inline void owner_discharge(struct store *store, const struct store_item 
 /* A small item to another span; `grow`: to a new one, if no other has a place. */
 int move_object(struct store *store, struct store_item *item, bool grow);
 
-/* A large item, at which the window's walk is, down to those that stay in the window already. */
+/* A large item, at which the window's walk is, down to the items that stay in the window already. */
 int move_large(struct store *store, struct window *w, struct store_item *item);
 
 /*

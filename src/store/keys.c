@@ -263,7 +263,7 @@ static uint64_t pick_draw(struct pick *p)
 	return z ^ z >> 31;
 }
 
-/* Each of those that are visited is the one with the same probability. */
+/* Each visited item is the one with the same probability. */
 static bool pick_visit(void *arg, uint32_t link)
 {
 	struct pick *p = arg;

@@ -1,6 +1,6 @@
 /*
  * owner: whose the bytes are. An item counts for its owner from when its extent is there until it leaves the index, or
- * was not published; what is pinned after that counts for nobody. So a write counts beside what it writes over, and
+ * was not published; what is pinned after that counts for no owner. So a write counts beside what it writes over, and
  * may, as that goes at once.
  *
  * Where eviction is on, a write beyond the limit takes what the owner has of others: by a hand that goes over the index

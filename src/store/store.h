@@ -74,7 +74,7 @@ struct store_ref {
 
 struct store_stats {
 	uint64_t items;
-	uint64_t expiring;    /* of them, those that expire some time */
+	uint64_t expiring;    /* items among them that expire some time */
 	uint64_t pins;        /* and reservations, that are not given back */
 	uint64_t bytes_used;  /* of the arena: extents, with headers and rounding */
 	uint64_t bytes_asked; /* of it: keys and values as they were given */
@@ -178,7 +178,7 @@ struct store_put {
 	bool keep_attributes; /* those of the value that is replaced; these where there is none */
 	uint8_t type;         /* an enum store_type, and STORE_STALE */
 	uint32_t flags;       /* the client's, of no meaning here */
-	uint16_t owner;       /* below STORE_OWNERS: for whom it counts from now on, see store_set_limit(); 0: nobody */
+	uint16_t owner;       /* below STORE_OWNERS: for which it counts from now on, see store_set_limit(); 0: none */
 	uint64_t note;        /* the caller's, see struct store_event */
 };
 
@@ -211,7 +211,7 @@ int store_count_for(struct store *store, const void *key, size_t key_len, int64_
 		    uint64_t now, int64_t *value, uint64_t *version);
 
 /*
- * Owners: some bytes of the store count for somebody, and have a limit. An item counts, with key, value and 56 bytes,
+ * Owners: some bytes of the store count for an owner, and have a limit. An item counts, with key, value and 56 bytes,
  * for the owner that wrote it last, from its reservation on until it is deleted, expires, is evicted or written over. A
  * write beyond the limit evicts what else the owner has, where eviction is on; these are steps, see above. -EDQUOT:
  * eviction is off, or what the owner has is pinned or not published yet, or the item is longer than the limit. What a
@@ -281,7 +281,7 @@ struct store_step {
 /*
  * 0: all checks held, and all steps were carried out in their order; of several for one key the last one wins.
  * Reservations are consumed: ref.item is NULL. *lsn (may be NULL) is the number of the last change, which answers may
- * have to wait for; 0: nobody asked for changes, or nothing was changed.
+ * have to wait for; 0: no changes were asked for, or nothing was changed.
  *
  * Else nothing was changed, and reservations stay the caller's, to be committed again or abandoned. -ESTALE: a check
  * did not hold. -EAGAIN: no room for changes, see below, call again. -ENOMEM: no memory for the index. -E2BIG: too many
@@ -383,8 +383,8 @@ void store_changes_release(struct store *store, struct store_change *change, uns
 /*
  * Events: which keys were changed, by whatever client, or have expired or were evicted, for watchers that keep copies
  * of values elsewhere. An event comes when the change is to be seen: what is read behind it is no older. Where several
- * threads change different keys, their events come in any order. Nobody waits for a watcher: one that is more than a
- * lap of the ring behind (some 65,000 keys of at most 104 bytes) is told that it missed some. While nobody watches it
+ * threads change different keys, their events come in any order. No thread waits for a watcher: one that is more than a
+ * lap of the ring behind (some 65,000 keys of at most 104 bytes) is told that it missed some. Without a watcher it
  * costs a look at a flag.
  */
 enum store_event_type {

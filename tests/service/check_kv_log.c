@@ -418,7 +418,7 @@ static void set_up_push(void)
 	start();
 }
 
-/* Values that do not go by the message stay pinned, and go when they may. Those that go behind their messages do it another way
+/* Values that do not go by the message stay pinned, and go when they may. Values that go behind their messages do it another way
  * then. */
 START_TEST(test_large)
 {
@@ -495,7 +495,7 @@ START_TEST(test_pushed_small)
 }
 END_TEST
 
-/* Nobody reads it twice, so that a key which is always written is read all the same. */
+/* No client reads it twice, so that a key which is always written is read all the same. */
 static _Atomic bool writes;
 
 static void *write_always(void *arg)
@@ -532,7 +532,7 @@ START_TEST(test_hot_key)
 }
 END_TEST
 
-/* Whoever goes leaves nothing behind, and what it had written goes on to the disk. */
+/* A client that goes leaves nothing behind, and what it had written goes on to the disk. */
 START_TEST(test_close)
 {
 	struct told told[100], large = {.came = false};
@@ -673,7 +673,7 @@ START_TEST(test_wake_up)
 }
 END_TEST
 
-/* More changes than the log is behind for: who writes waits, and comes again. */
+/* More changes than the log is behind for: a write waits, and comes again. */
 START_TEST(test_ring_is_full)
 {
 	static struct told told[200];
@@ -843,7 +843,7 @@ START_TEST(test_end_when_the_log_is_full)
 }
 END_TEST
 
-/* Those that were taken before it was known get into what room there is, so that a checkpoint ends, and makes more. */
+/* Changes that were taken before it was known get into what room there is, so that a checkpoint ends, and makes more. */
 START_TEST(test_checkpoint_when_full)
 {
 	enum { SETS = 200, BYTES = 8192 };
@@ -896,7 +896,7 @@ START_TEST(test_checkpoint_with_a_lag)
 }
 END_TEST
 
-/* So does a checkpoint that had no room at first, although nobody asks for it again. */
+/* So does a checkpoint that had no room at first, although none asks for it again. */
 START_TEST(test_checkpoint_again)
 {
 	enum { BYTES = 8192, REFUSED = 2 /* before there is no room, and when there is none */ };
@@ -942,7 +942,7 @@ END_TEST
  */
 START_TEST(test_disk_full)
 {
-	static struct told told[1024]; /* those that were taken before it was known wait */
+	static struct told told[1024]; /* writes that were taken before it was known wait */
 	uint64_t until = time_now() + 60 * TIME_S;
 	struct told first;
 	unsigned n = 0;
@@ -1166,7 +1166,7 @@ START_TEST(test_found)
 	ck_assert_int_eq(kv_get_bytes(kv, "hash", 4, &got, &len), -EMEDIUMTYPE);
 	ck_assert(kv_type(kv, "k", 1, &flags) == KV_STRING && flags == 0);
 	ck_assert_int_eq(kv_type(kv, "none", 4, NULL), -ENOENT);
-	/* A version is the same, and those that come are higher. */
+	/* A version is the same, and the next ones are higher. */
 	ck_assert_int_eq(kv_stat(kv, "k", 1, &after), 0);
 	ck_assert_uint_eq(after.version, meta.version);
 	set(kv, "k", "three");
@@ -1324,7 +1324,7 @@ START_TEST(test_commit_is_whole)
 }
 END_TEST
 
-/* One that takes several syncs is on disk at once, for those that wait for it. */
+/* One that takes several syncs is on disk at once, for the clients that wait for it. */
 START_TEST(test_commit_is_durable_at_once)
 {
 	enum { N = 1000, LEN = 8000 };
@@ -1621,7 +1621,7 @@ static void await_checkpoints(uint64_t n)
 	ck_assert_uint_eq(log_figures().checkpoints, n);
 }
 
-/* Nobody writes. */
+/* No client writes. */
 START_TEST(test_checkpoint_after_a_start)
 {
 	struct kv_shared *shared;

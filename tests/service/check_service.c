@@ -859,7 +859,7 @@ START_TEST(test_kv_incr)
 }
 END_TEST
 
-/* Somebody else has written a hash, or flags; what edits a value keeps these, and what writes it anew does not. */
+/* Another client has written a hash, or flags; what edits a value keeps these, and what writes it anew does not. */
 START_TEST(test_kv_types)
 {
 	static const struct {

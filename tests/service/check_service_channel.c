@@ -102,7 +102,7 @@ static void set_up(void)
 	set_up_with((struct channel_settings){.invite_timeout = INVITE_TIMEOUT});
 }
 
-/* Nobody has anything left in the service. */
+/* No client has anything left in the service. */
 static void tear_down(void)
 {
 	for (unsigned i = 0; i < CLIENTS; i++)
@@ -201,7 +201,7 @@ static void assert_says(const struct client *c, const char *text)
 	ck_assert_msg(memmem(c->body, c->last.length, text, strlen(text)), "%.*s", (int)c->last.length, c->body);
 }
 
-/* Clients 0, who listens; 1, who opened; 2, by whom the listener came. */
+/* Client 0 listens, 1 opened, by 2 the listener came. */
 struct joined {
 	struct client *listener, *opener, *acceptor;
 };
@@ -287,7 +287,7 @@ START_TEST(test_name_taken)
 }
 END_TEST
 
-/* The name is free when that is answered; those who wait are told, those who are joined stay. */
+/* The name is free when that is answered; clients that wait are told, clients that are joined stay. */
 START_TEST(test_listener_leaves)
 {
 	struct joined j = join();
@@ -444,7 +444,7 @@ START_TEST(test_invitation_expires)
 }
 END_TEST
 
-/* A listener that takes nothing: its invitations wait, and do not hold those who ask, nor do they end it. */
+/* A listener that takes nothing: its invitations wait, and do not hold clients that ask, nor do they end it. */
 START_TEST(test_listener_takes_nothing)
 {
 	struct client *listener = connect_for(0, "n");
@@ -488,13 +488,13 @@ START_TEST(test_listener_ends)
 	ck_assert_uint_eq(answer_of(opener, 0, WIRE_OP_CHANNEL_OPEN), WIRE_NOT_FOUND);
 	assert_says(opener, "has gone");
 	ck_assert_uint_eq(ask_open(opener, "n", CAPACITY, 0, 0), WIRE_NOT_FOUND);
-	/* those who are joined stay */
+	/* clients that are joined stay */
 	submit_data(j.opener, "abc", 3, 3, 0);
 	UNTIL(j.acceptor->count == 3);
 }
 END_TEST
 
-/* A reload takes the name away: from its listener, from those who are joined, and from those who wait. */
+/* A reload takes the name away: from its listener, and from clients that are joined or wait. */
 START_TEST(test_name_revoked)
 {
 	struct conn_group_stats stats;
@@ -678,7 +678,7 @@ START_TEST(test_end_beside_one_who_stops)
 }
 END_TEST
 
-/* One who breaks the rules ends, and its partner too. */
+/* A client that breaks the rules ends, and its partner too. */
 START_TEST(test_partner_breaks_rules)
 {
 	struct joined j = join();
@@ -694,7 +694,7 @@ START_TEST(test_partner_breaks_rules)
 END_TEST
 
 /*
- * What clients may not do. Each is cut off, nobody else is.
+ * What clients may not do. Each is cut off, and no other.
  */
 static void bad_name(struct client *c, const char *name)
 {
@@ -891,7 +891,7 @@ START_TEST(test_bad)
 }
 END_TEST
 
-/* Of one who is joined. */
+/* Of a client that is joined. */
 static const struct {
 	unsigned op, flags, len;
 	uint32_t arg;

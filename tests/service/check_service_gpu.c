@@ -1232,7 +1232,7 @@ START_TEST(test_sessions_limit)
 }
 END_TEST
 
-/* Connections that open nothing take no place: those that do, and who only asks, are served. */
+/* Connections that open nothing take no place: clients that do, or only ask, are served. */
 START_TEST(test_idle_connections)
 {
 	allow_sessions(1);
@@ -1270,7 +1270,7 @@ START_TEST(test_source_limit)
 }
 END_TEST
 
-/* In both modes: who has no job for gpu.idle_timeout leaves when another comes, and not before. */
+/* In both modes: a client that has no job for gpu.idle_timeout leaves when another comes, and not before. */
 START_TEST(test_idle_session_leaves)
 {
 	struct client *idle = &client[0], *c = &client[1];

@@ -1,4 +1,4 @@
-/* check_service_peer.c: the peer service, by records that are made by hand: groups that meet, who is missing, refusals, limits, and what
+/* check_service_peer.c: the peer service, by records that are made by hand: groups that meet, missing members, refusals, limits, and what
  * clients may not do. */
 #include "tests/conn/conn_pair.h"
 #include "tests/service/server.h"
@@ -122,7 +122,7 @@ static void end(struct client *c, int error)
 	conn_pair_rest(&pair);
 }
 
-/* Nobody has anything left in the service. */
+/* No client has anything left in the service. */
 static void tear_down(void)
 {
 	for (unsigned i = 0; i < CLIENTS; i++)
@@ -374,7 +374,7 @@ START_TEST(test_member_takes_nothing)
 END_TEST
 
 /*
- * Who leaves, who is late
+ * Members that leave, members that are late
  */
 START_TEST(test_leaves_before)
 {
@@ -660,7 +660,7 @@ START_TEST(test_list)
 	ck_assert_str_eq(text, "a? 1/3: -1=tcp://10.0.0.1:7000\n"
 			       "b 2/2: 0=tcp://10.0.0.3:7000 1=tcp://10.0.0.2:7000\n");
 	end(&clients[3], 0);
-	/* also by one who waits */
+	/* also by one that waits */
 	list(&clients[1], text, sizeof(text));
 	ck_assert_str_eq(text, "a? 1/3: -1=tcp://10.0.0.1:7000\n"
 			       "b 1/2: 1=tcp://10.0.0.2:7000\n");
@@ -714,7 +714,7 @@ START_TEST(test_list_cursors)
 END_TEST
 
 /*
- * What clients may not do. Each is cut off, nobody else is.
+ * What clients may not do. Each is cut off, and no other.
  */
 static void bad_short(struct client *c)
 {

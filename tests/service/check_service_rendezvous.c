@@ -143,7 +143,7 @@ static struct conn_group_stats server_stats(void)
 	return stats;
 }
 
-/* Whoever was there has gone, and nothing of it is left. */
+/* Clients that were there have gone, and nothing of them is left. */
 static void assert_nothing_held(void)
 {
 	PAIR_UNTIL(&pair, server_stats().connections == 0);
@@ -274,7 +274,7 @@ START_TEST(test_bad_set)
 }
 END_TEST
 
-/* The value fits in what the peer claims, so of a region that is only too short nobody finds out. */
+/* The value fits in what the peer claims, so a region that is only too short is not found out. */
 START_TEST(test_bad_get)
 {
 	if (bad_requests[_i].length == VALUE_MAX)
@@ -283,7 +283,7 @@ START_TEST(test_bad_get)
 }
 END_TEST
 
-/* Pieces that nobody asks for: two of 5000 bytes behind a key of one, but for what is said here. */
+/* Pieces that are not asked for: two of 5000 bytes behind a key of one, but for what is said here. */
 static const struct {
 	const char *what;
 	unsigned count;
@@ -518,7 +518,7 @@ static void fill_store(void)
 	ck_assert_uint_eq(services_store_stats(&services).evictions, 0);
 }
 
-/* Those that are there are whole. */
+/* Values that are there are whole. */
 static unsigned count_few(void)
 {
 	struct store_meta meta;
@@ -759,8 +759,8 @@ static void crowd_go(unsigned size)
 	}
 }
 
-/* A thousand who ask and never serve the read: they hold what they asked for until they are gone or their time is
- * over, and stand in nobody's way. */
+/* A thousand clients that ask and never serve the read: they hold what they asked for until they are gone or their time is
+ * over, and stand in no client's way. */
 START_TEST(test_crowd)
 {
 	struct fabric_region *region;
@@ -788,7 +788,7 @@ START_TEST(test_crowd)
 	ck_assert_uint_eq(services_store_stats(&services).pins, before.pins);
 	ck_assert_uint_eq(services_store_stats(&services).items, before.items);
 	ck_assert_uint_eq(services_store_stats(&services).bytes_used, before.bytes_used);
-	PAIR_UNTIL(&pair, count_descriptors() == fds); /* who was cut off is told so first */
+	PAIR_UNTIL(&pair, count_descriptors() == fds); /* a client that was cut off is told so first */
 	fabric_deregister(region);
 }
 END_TEST
@@ -922,7 +922,7 @@ START_TEST(test_hold_longest)
 }
 END_TEST
 
-/* Of those that have waited long enough one at a time exceeds the limit, whatever ends at once. */
+/* Of transfers that have waited long enough one at a time exceeds the limit, whatever ends at once. */
 START_TEST(test_hold_one_beyond)
 {
 	for (unsigned i = 0; i < 8; i++)
@@ -1067,7 +1067,7 @@ START_TEST(test_again_share)
 }
 END_TEST
 
-/* It is kept for 10 seconds, though nobody says a word. */
+/* It is kept for 10 seconds, though no client says a word. */
 START_TEST(test_again_time)
 {
 	struct fabric_region *region;

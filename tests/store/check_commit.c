@@ -453,7 +453,7 @@ static void draw_evenly(unsigned n, unsigned once, unsigned margin)
 	uint32_t k;
 
 	memset(count, 0, sizeof(count));
-	for (k = 0; k < MAX(n, once); k++) /* in any order of times: those that expire are passed over */
+	for (k = 0; k < MAX(n, once); k++) /* in any order of times: keys that expire are passed over */
 		expect(set_all(f.store, &k, sizeof(k), "v", 1, k < n ? NULL : &brief, NOW, NULL) == 0);
 	for (unsigned i = 0; i < DRAWS; i++) {
 		expect(store_random(f.store, i * 12345, NOW + 1, key) == sizeof(k));

@@ -263,7 +263,7 @@ START_TEST(test_pin_outlives)
 	ck_assert_int_eq(store_get(f.store, "k", 1, NOW, &two), 1);
 	ck_assert_ptr_eq(ref.addr, two.addr);
 	meet_fate((enum fate)(_i % FATES));
-	for (int i = 0; i < 20; i++) /* whoever takes freed memory would show */
+	for (int i = 0; i < 20; i++) /* a thread that takes freed memory would show */
 		ck_assert_int_eq(set_all(f.store, &i, sizeof(i), "xxxxxxxx", 8, NULL, NOW, NULL), 0);
 	store_unpin(f.store, &two);
 	ck_assert(pattern_holds(ref.addr, size));

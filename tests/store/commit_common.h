@@ -22,7 +22,7 @@ static inline struct store_step put_text(struct store *s, const char *key, const
 	return step;
 }
 
-/* A reference that nobody set is not looked at. */
+/* A reference that was not set is not looked at. */
 static inline struct store_step delete_of_bytes(const void *key, size_t key_len)
 {
 	return (struct store_step){

@@ -1,7 +1,7 @@
 /*
  * commit_threads: commits of many threads among each other and beside single calls. Money moves between accounts, and none is made or
  * lost: not for one that looks at all of them by a commit of checks alone, nor for one that takes the changes. Pairs are written
- * together, and nobody finds two halves of different pairs.
+ * together, and no thread finds two halves of different pairs.
  */
 #include <pthread.h>
 

@@ -275,7 +275,7 @@ START_TEST(test_gives_back)
 	ck_assert_uint_gt(held, 30 * MIB);
 	give_back_until(&f, &now, NOW + 25 * TIME_S);
 	ck_assert_uint_gt(resident(&f), 30 * MIB);
-	/* Those that stay are not beside what was never there, and those that go are. */
+	/* Values that stay are not beside what was never there, and values that go are. */
 	for (uint32_t key = 20; key < 400; key++)
 		store_delete(f.store, &key, sizeof(key), 0, NOW);
 	give_back_until(&f, &now, now + 9 * TIME_S);

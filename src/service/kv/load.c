@@ -4,8 +4,8 @@
  *
  * In between there may be more than the store ever held: a checkpoint has what was there at its begin and also what
  * took its place until its end, and what has expired made room without a record, but may be prolonged by one that comes
- * later. So from the first value that finds no room on, only the numbers of values are kept; and those that are left at
- * the end are read again.
+ * later. So from the first value that finds no room on, only the numbers of values are kept; and the keys that are left
+ * at the end are read again.
  *
  * The records of a commit are held back until its last one is there, with their values in the store where no reader
  * sees them: a crash may have cut it short, and then nothing of it counts.

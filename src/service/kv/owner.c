@@ -1,13 +1,13 @@
 /*
  * owner.c: names of clients that may store so many bytes only, as the store's owners. A name keeps its number until the
- * process ends, as items have it. What the log brings back is nobody's, until it is written again.
+ * process ends, as items have it. What the log brings back has no owner, until it is written again.
  */
 #include "service/kv/kv.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#define NAMES (STORE_OWNERS - 2) /* 0 is nobody, and the last one is for all further names together */
+#define NAMES (STORE_OWNERS - 2) /* 0 is no owner, and the last one is for all further names together */
 #define REST (STORE_OWNERS - 1)
 
 struct kv_owners {

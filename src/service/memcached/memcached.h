@@ -46,7 +46,7 @@ enum memcached_counter {
 		MEMCACHED_COUNTS
 };
 
-#define MEMCACHED_WON (64 * 1024u) /* values that are known to be made anew by somebody */
+#define MEMCACHED_WON (64 * 1024u) /* values that some client is known to make anew */
 
 struct memcached_won {
 	_Atomic uint64_t *mark; /* of a key's version; 0: free */
@@ -179,7 +179,7 @@ int memcached_not_stored(struct memcached_client *c, const struct memc_command *
 int memcached_won_open(struct memcached_won *won);
 void memcached_won_close(struct memcached_won *won);
 bool memcached_won_sent(const struct memcached_won *won, uint64_t hash, uint64_t version);
-/* False: somebody was told before. */
+/* False: another client was told before. */
 bool memcached_won_take(struct memcached_won *won, uint64_t hash, uint64_t version);
 
 /*

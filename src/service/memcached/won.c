@@ -1,5 +1,5 @@
 /*
- * won.c: a client that is told to make a value anew (W) is the only one: others are told that somebody does (Z), until
+ * won.c: a client that is told to make a value anew (W) is the only one: others are told that one does (Z), until
  * the key is written, by which it has another version. So what is kept is a mark of a key's version, in one of a few
  * places that it may be in; the oldest gives way.
  */

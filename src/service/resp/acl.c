@@ -11,7 +11,7 @@
 struct category {
 	const char *name;
 	unsigned flags;     /* of commands of which it is true, any of them */
-	unsigned not_flags; /* or of those that have none of these */
+	unsigned not_flags; /* or of commands that have none of these */
 	int group;          /* or of these; -1: none */
 };
 

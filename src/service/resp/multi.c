@@ -270,7 +270,7 @@ static int exec_one(struct resp_client *c, struct kept *kept)
 	return rc;
 }
 
-/* All of them. Their worker serves nobody else meanwhile, so there is an end of it, in all runs together. */
+/* All of them. Their worker serves no other client meanwhile, so there is an end of it, in all runs together. */
 static int exec_all(struct resp_client *c)
 {
 	struct resp_multi *m = c->multi;

@@ -18,7 +18,7 @@ char *resp_text(const struct resp_arg *arg);
  * connection.c
  */
 #define RESP_DEFAULT_USER "default"
-/* Whether nobody is asked for a password. */
+/* Whether no client is asked for a password. */
 bool resp_is_open(const struct resp_client *c);
 /* What concerns all is for clients that may do everything; false: it was answered. */
 bool resp_may_all(struct resp_client *c);
@@ -48,7 +48,7 @@ bool resp_offered(const struct resp_command *command);
  * info.c: numbers of the whole process.
  */
 struct resp_totals {
-	uint64_t clients, pubsub, kept; /* connections, now; of them, those that subscribed, and that said MULTI */
+	uint64_t clients, pubsub, kept; /* connections, now; of them: subscribers, and clients that said MULTI */
 	uint64_t commands;
 	uint64_t reads, writes, bytes_in, bytes_out, buffer_bytes;
 	struct store_stats store;

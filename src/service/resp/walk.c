@@ -136,7 +136,7 @@ static void page_fill(struct resp_client *c, struct step *step)
 		stream_charge(c->stream, STEP_CHARGE);
 }
 
-/* The next keys; behind the last of the store those that are written and not in it yet. */
+/* The next keys; behind the last of the store the keys that are written and not in it yet. */
 static void step_on(struct resp_client *c, struct step *step, const struct resp_arg *pattern)
 {
 	struct resp_value value;

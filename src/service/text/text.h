@@ -95,7 +95,13 @@ int text_open(struct service_part *part, struct stream_group *group, struct stre
 	      const struct stream_ops *ops, void *client, struct stream **out);
 /* Whether a visit may carry out its command number `commands`: there is room for its answer behind `answers` bytes and
  * the pins, and time. */
-bool text_goes_on(struct stream *stream, const struct text_pins *pins, size_t answers, unsigned commands);
+#define TEXT_CLOCK_EACH 16 /* commands between two looks at the clock */
+static inline bool text_goes_on(const struct stream *stream, const struct text_pins *pins, size_t answers,
+				unsigned commands)
+{
+	return answers + pins->bytes <= STREAM_OUT_HIGH && (commands % TEXT_CLOCK_EACH || stream_time_left(stream));
+}
+
 /* End of a visit, when its answers were written: the commands count, and the stream is closed at its client's wish, or
  * comes again as there is more to do. */
 void text_visited(struct stream *stream, unsigned commands, bool closing, bool more);
@@ -184,7 +190,7 @@ int text_offered(const struct service_host *host, const struct text_settings *s,
 unsigned text_descriptors(const void *values);                /* struct service's */
 void text_door(const void *values, struct service_door *out); /* the same */
 unsigned text_tcp_port(const struct text_settings *s);        /* of the first address; 0: there is none */
-/* Whether a password may come by this socket: nobody on the way can hear it, or that is allowed. */
+/* Whether a password may come by this socket: no other machine can hear it, or that is allowed. */
 bool text_takes_password(const struct text_settings *s, int fd);
 
 /*

@@ -1,8 +1,6 @@
 /* visit.c: a stream from its begin to its end, and a visit of it by bytes(). */
 #include "service/text/text.h"
 
-#define CLOCK_EACH 16 /* commands between two looks at the clock */
-
 int text_open(struct service_part *part, struct stream_group *group, struct stream_open *open,
 	      const struct stream_ops *ops, void *client, struct stream **out)
 {
@@ -17,11 +15,6 @@ int text_open(struct service_part *part, struct stream_group *group, struct stre
 	if (open->request)
 		open->values = kv_shared_region_in(kv->shared, stream_group_domain(group));
 	return stream_open(group, open, service_part_now(part), out);
-}
-
-bool text_goes_on(struct stream *stream, const struct text_pins *pins, size_t answers, unsigned commands)
-{
-	return answers + pins->bytes <= STREAM_OUT_HIGH && (commands % CLOCK_EACH || stream_time_left(stream));
 }
 
 void text_visited(struct stream *stream, unsigned commands, bool closing, bool more)

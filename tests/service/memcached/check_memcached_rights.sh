@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a client of memcached's may do to keys, and how it says who it is.
+# What a client of memcached's may do to keys, and how it says which user it is.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../../lib.sh"
 need python3 jq
