@@ -303,10 +303,8 @@ void store_look_ahead(struct store *store, const struct store_key key[], unsigne
 	}
 }
 
-/* Its length and what else is asked for go to *out under the lock. */
-static inline __attribute__((always_inline)) int item_copy(struct store *store, const void *key, size_t key_len,
-							   uint64_t now, void *buf, size_t size, struct store_meta *out,
-							   bool all)
+int store_read(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+	       struct store_meta *out)
 {
 	uint32_t tag = key_tag(store, key, key_len);
 	struct stripe *s = stripe_lock(store, tag);
@@ -315,10 +313,7 @@ static inline __attribute__((always_inline)) int item_copy(struct store *store, 
 	struct store_item *large = NULL;
 
 	if (item) {
-		out->len = item->value_len;
-		out->version = item->version;
-		if (all)
-			meta_set(out, item);
+		meta_set(out, item);
 		if (likely(item->value_len <= MIN(size, STORE_COPY_MAX))) {
 			memcpy(buf, item_value(item), item->value_len);
 		} else if (item->value_len <= size) {
@@ -332,26 +327,6 @@ static inline __attribute__((always_inline)) int item_copy(struct store *store, 
 		store_item_release(store, large);
 	}
 	return !!item;
-}
-
-int store_read(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
-	       struct store_meta *out)
-{
-	return item_copy(store, key, key_len, now, buf, size, out, true);
-}
-
-int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
-	       uint64_t *len, uint64_t *version)
-{
-	struct store_meta meta;
-	int found = item_copy(store, key, key_len, now, buf, size, &meta, false);
-
-	if (found) {
-		*len = meta.len;
-		if (version)
-			*version = meta.version;
-	}
-	return found;
 }
 
 /*
@@ -625,8 +600,8 @@ static int integer_read(struct store *store, uint32_t tag, const void *key, size
 	return rc;
 }
 
-int store_count_for(struct store *store, const void *key, size_t key_len, int64_t delta, const struct store_put *with,
-		    uint64_t now, int64_t *value, uint64_t *version)
+int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, const struct store_put *with,
+		uint64_t now, int64_t *value, uint64_t *version)
 {
 	struct store_item *item;
 	struct store_put put;
@@ -654,13 +629,6 @@ int store_count_for(struct store *store, const void *key, size_t key_len, int64_
 	if (rc == 0 && value)
 		*value = result;
 	return rc;
-}
-
-int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t expires, uint64_t now,
-		int64_t *value, uint64_t *version)
-{
-	return store_count_for(store, key, key_len, delta, &(struct store_put){.expires = expires}, now, value,
-			       version);
 }
 
 /* One key whose item is changed in its place: a step under the stripe's lock, which is a change if it is told to be

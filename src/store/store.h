@@ -5,7 +5,7 @@
  * Threads: every function may be called from any thread, except create and destroy. The index is
  * striped by key hash, and a stripe's lock is held for the index step only. Values are written
  * before it is taken. They are read after it was given back, under a pin, but for values of at
- * most STORE_COPY_MAX bytes in store_copy: to copy those under the lock costs less than the two
+ * most STORE_COPY_MAX bytes in store_read: to copy those under the lock costs less than the two
  * atomic operations of a pin, and the item is not touched again afterwards.
  *
  * A value is immutable once published. Readers that outlast a call hold a pin; an overwritten or
@@ -34,7 +34,7 @@
 #include "base/base.h"
 
 #define STORE_KEY_MAX 4095  /* bytes; the shortest key is 1 byte */
-#define STORE_COPY_MAX 4096 /* bytes that store_copy copies under the stripe's lock */
+#define STORE_COPY_MAX 4096 /* bytes that store_read copies under the stripe's lock */
 
 enum store_eviction { STORE_EVICT_NONE, STORE_EVICT_S3_FIFO };
 
@@ -117,12 +117,6 @@ struct store_key {
  * prefetching: Chen, Ailamaki, Gibbons, Mowry, "Improving Hash Join Performance through Prefetching", ICDE 2004.) */
 void store_look_ahead(struct store *store, const struct store_key key[], unsigned count);
 
-/* Read: copies the value to buf when it fits. Returns 1 and *len (the value's length, also when
- * that is more than size: then nothing was copied, and no hit is counted), 0: no such key. version may be
- * NULL. */
-int store_copy(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
-	       uint64_t *len, uint64_t *version);
-
 struct store_meta {
 	uint64_t len, version;
 	uint64_t expires; /* TIME_NEVER: never */
@@ -132,7 +126,8 @@ struct store_meta {
 	uint8_t heat;     /* hits, up to 3; eviction takes them away again */
 };
 
-/* The same, and all that is to be told of the item: its length is out->len. */
+/* Read: copies the value to buf when it fits. Returns 1 and what is to be told of the item, 0: no such key. out->len is
+ * the value's length, also when that is more than size: then nothing was copied, and no hit is counted. */
 int store_read(struct store *store, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
 	       struct store_meta *out);
 
@@ -200,15 +195,12 @@ void store_abandon(struct store *store, struct store_ref *ref);
 int store_set(struct store *store, const void *key, size_t key_len, const void *value, size_t value_len,
 	      const struct store_put *put, uint64_t now, uint64_t *version);
 
-/* Add `delta` to a decimal integer value, as one step; its expiry and its flags stay. A missing one is 0, and the sum
- * expires at `expires`. -EINVAL: not digits with an optional minus, or not in 64 bits; -EMEDIUMTYPE: not a
- * STORE_STRING; -ERANGE: would overflow; -ENOMEM; -EAGAIN: call again. value and version may be NULL. */
-int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, uint64_t expires, uint64_t now,
-		int64_t *value, uint64_t *version);
-
-/* The same for an owner: of the put `expires` and `owner` are looked at. */
-int store_count_for(struct store *store, const void *key, size_t key_len, int64_t delta, const struct store_put *with,
-		    uint64_t now, int64_t *value, uint64_t *version);
+/* Add `delta` to a decimal integer value, as one step; its expiry and its flags stay. A missing one is 0, and expires
+ * at with->expires; the sum counts for with->owner. -EINVAL: not digits with an optional minus, or not in 64 bits;
+ * -EMEDIUMTYPE: not a STORE_STRING; -ERANGE: would overflow; -ENOMEM; -EAGAIN: call again. value and version may be
+ * NULL. */
+int store_count(struct store *store, const void *key, size_t key_len, int64_t delta, const struct store_put *with,
+		uint64_t now, int64_t *value, uint64_t *version);
 
 /*
  * Owners: some bytes of the store count for an owner, and have a limit. An item counts, with key, value and 56 bytes,

@@ -46,13 +46,13 @@ START_TEST(test_key_lengths)
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
 		ck_assert_int_eq(set_all(f.store, key, good[i], &i, sizeof(i), NULL, NOW, NULL), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
-		ck_assert_int_eq(store_copy(f.store, key, good[i], NOW, buf, 8, &len, NULL), 1);
+		ck_assert_int_eq(copy(f.store, key, good[i], NOW, buf, 8, &len, NULL), 1);
 		ck_assert_mem_eq(buf, &i, sizeof(i));
 	}
 	ck_assert_int_eq(set_all(f.store, key, 0, "", 0, NULL, NOW, NULL), -EINVAL);
 	ck_assert_int_eq(set_all(f.store, key, 4096, "", 0, NULL, NOW, NULL), -EINVAL);
 	ck_assert_int_eq(incr(f.store, key, 0, 1, NOW, NULL, NULL), -EINVAL);
-	ck_assert_int_eq(store_copy(f.store, key, 0, NOW, buf, 8, &len, NULL), 0);
+	ck_assert_int_eq(copy(f.store, key, 0, NOW, buf, 8, &len, NULL), 0);
 	ck_assert_int_eq(store_delete(f.store, key, 4096, 0, NOW), 0);
 	ck_assert_uint_eq(fixture_stats(&f).items, ARRAY_SIZE(good));
 }
@@ -95,13 +95,13 @@ START_TEST(test_copy_sizes)
 	for (size_t size = 0; size <= sizeof(value); size += 500) {
 		ck_assert_int_eq(set_all(f.store, "k", 1, value, size, NULL, NOW, NULL), 0);
 		memset(buf, 0, sizeof(buf));
-		ck_assert_int_eq(store_copy(f.store, "k", 1, NOW, buf, size, &len, &version), 1);
+		ck_assert_int_eq(copy(f.store, "k", 1, NOW, buf, size, &len, &version), 1);
 		ck_assert_uint_eq(len, size);
 		ck_assert_mem_eq(buf, value, size);
 		if (!size)
 			continue;
 		memset(buf, 'x', size);
-		ck_assert_int_eq(store_copy(f.store, "k", 1, NOW, buf, size - 1, &len, NULL), 1);
+		ck_assert_int_eq(copy(f.store, "k", 1, NOW, buf, size - 1, &len, NULL), 1);
 		ck_assert_uint_eq(len, size);
 		ck_assert_int_eq(buf[0], 'x');
 	}
@@ -673,8 +673,8 @@ START_TEST(test_stats)
 	set_text(f.store, "a", "1", NOW);
 	set_text(f.store, "a", "2", NOW);
 	set_text(f.store, "b", "3", NOW);
-	store_copy(f.store, "a", 1, NOW, buf, 8, &len, NULL);
-	store_copy(f.store, "c", 1, NOW, buf, 8, &len, NULL);
+	copy(f.store, "a", 1, NOW, buf, 8, &len, NULL);
+	copy(f.store, "c", 1, NOW, buf, 8, &len, NULL);
 	store_delete(f.store, "b", 1, 0, NOW);
 	stats = fixture_stats(&f);
 	ck_assert_uint_eq(stats.items, 1);
@@ -723,13 +723,13 @@ START_TEST(test_one_read_is_one_hit)
 	uint64_t len;
 
 	ck_assert_int_eq(set_all(f.store, "k", 1, value, sizeof(value), NULL, NOW, NULL), 0);
-	ck_assert_int_eq(store_copy(f.store, "k", 1, NOW, value, 100, &len, NULL), 1);
+	ck_assert_int_eq(copy(f.store, "k", 1, NOW, value, 100, &len, NULL), 1);
 	ck_assert_uint_eq(len, sizeof(value));
 	ck_assert_uint_eq(fixture_stats(&f).hits, 0);
 	ck_assert_int_eq(store_get(f.store, "k", 1, NOW, &ref), 1);
 	store_unpin(f.store, &ref);
 	ck_assert_uint_eq(fixture_stats(&f).hits, 1);
-	ck_assert_int_eq(store_copy(f.store, "k", 1, NOW, value, sizeof(value), &len, NULL), 1);
+	ck_assert_int_eq(copy(f.store, "k", 1, NOW, value, sizeof(value), &len, NULL), 1);
 	ck_assert_uint_eq(fixture_stats(&f).hits, 2);
 	ck_assert_uint_eq(fixture_stats(&f).misses, 0);
 }

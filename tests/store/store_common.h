@@ -144,20 +144,40 @@ static inline int set_text(struct store *s, const char *key, const char *value, 
 	return set_all(s, key, strlen(key), value, strlen(value), NULL, now, NULL);
 }
 
+/* Copies the value, if it fits; *len and *version, unless that is NULL, are the item's. Returns whether it is there. */
+static inline int copy(struct store *s, const void *key, size_t key_len, uint64_t now, void *buf, size_t size,
+		       uint64_t *len, uint64_t *version)
+{
+	struct store_meta meta = {0};
+	int found = store_read(s, key, key_len, now, buf, size, &meta);
+
+	*len = meta.len;
+	if (version)
+		*version = meta.version;
+	return found;
+}
+
 static inline bool has_text(struct store *s, const char *key, const char *value, uint64_t now)
 {
 	char buf[256];
 	uint64_t len;
 
-	return store_copy(s, key, strlen(key), now, buf, sizeof(buf), &len, NULL) == 1 && len == strlen(value) &&
+	return copy(s, key, strlen(key), now, buf, sizeof(buf), &len, NULL) == 1 && len == strlen(value) &&
 	       !memcmp(buf, value, len);
+}
+
+/* Adds to a number; a new one expires so. */
+static inline int add(struct store *s, const void *key, size_t key_len, int64_t delta, uint64_t expires, uint64_t now,
+		      int64_t *value, uint64_t *version)
+{
+	return store_count(s, key, key_len, delta, &(struct store_put){.expires = expires}, now, value, version);
 }
 
 /* Adds to a number that does not expire. */
 static inline int incr(struct store *s, const void *key, size_t key_len, int64_t delta, uint64_t now, int64_t *value,
 		       uint64_t *version)
 {
-	return store_count(s, key, key_len, delta, TIME_NEVER, now, value, version);
+	return add(s, key, key_len, delta, TIME_NEVER, now, value, version);
 }
 
 TCase *store_memory_case(void);

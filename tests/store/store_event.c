@@ -60,7 +60,7 @@ START_TEST(test_kinds)
 	ck_assert_int_eq(store_set(w.f.store, "a", 1, "1", 1, NULL, NOW, NULL), 0);
 	expect_event(&w, STORE_EVENT_SET, "a", 0);
 	ck_assert(w.event.fresh && !w.event.timed);
-	ck_assert_int_eq(store_count(w.f.store, "a", 1, 1, TIME_NEVER, NOW, &number, NULL), 0);
+	ck_assert_int_eq(add(w.f.store, "a", 1, 1, TIME_NEVER, NOW, &number, NULL), 0);
 	expect_event(&w, STORE_EVENT_SET, "a", 0);
 	ck_assert(!w.event.fresh);
 	ck_assert_int_eq(store_set(w.f.store, "a", 1, "2", 1, &put, NOW, NULL), 0);

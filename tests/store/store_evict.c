@@ -15,7 +15,7 @@ static bool read_key(struct fixture *f, uint64_t key)
 	static char buf[MIB];
 	uint64_t len;
 
-	return store_copy(f->store, &key, sizeof(key), NOW, buf, sizeof(buf), &len, NULL) == 1;
+	return copy(f->store, &key, sizeof(key), NOW, buf, sizeof(buf), &len, NULL) == 1;
 }
 
 /* A cache as plain as can be, of as many items, for comparison. */

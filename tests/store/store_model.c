@@ -109,7 +109,7 @@ static void op_read(struct model *m, unsigned key)
 	struct store_meta meta, read;
 	struct store_ref ref;
 
-	expect(store_copy(m->f.store, &key, 4, m->now, buf, BUF, &len, &version) == e->there);
+	expect(copy(m->f.store, &key, 4, m->now, buf, BUF, &len, &version) == e->there);
 	expect(store_get(m->f.store, &key, 4, m->now, &ref) == e->there);
 	expect(store_stat(m->f.store, &key, 4, m->now, &meta) == e->there);
 	if (!e->there)

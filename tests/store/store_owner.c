@@ -82,7 +82,7 @@ START_TEST(test_counted)
 
 	/* An edit keeps what the item is, and takes it over. */
 	ck_assert_int_eq(set_all(f.store, "n", 1, "1", 1, &flags, NOW, NULL), 0);
-	ck_assert_int_eq(store_count_for(f.store, "n", 1, 1, &keeps, NOW, NULL, &version), 0);
+	ck_assert_int_eq(store_count(f.store, "n", 1, 1, &keeps, NOW, NULL, &version), 0);
 	ck_assert(bytes_of(&f, ONE) == 0 && bytes_of(&f, OTHER) == 48 + 1 + 1 + 8);
 	ck_assert_int_eq(store_stat(f.store, "n", 1, NOW, &meta), 1);
 	ck_assert_uint_eq(meta.flags, 5);
@@ -101,7 +101,7 @@ START_TEST(test_refused)
 		n++;
 	ck_assert_uint_eq(n, 10);
 	ck_assert_int_eq(put_for(&f, ONE, n, VALUE), -EDQUOT);
-	ck_assert_int_eq(store_count_for(f.store, "n", 1, 1, &put, NOW, NULL, NULL), -EDQUOT);
+	ck_assert_int_eq(store_count(f.store, "n", 1, 1, &put, NOW, NULL, NULL), -EDQUOT);
 	ck_assert_uint_eq(bytes_of(&f, ONE), 10 * ITEM);
 	/* What goes makes room. */
 	ck_assert_int_eq(put_for(&f, ONE, 3, VALUE + 10), 0);
@@ -138,7 +138,7 @@ START_TEST(test_evicts_its_own)
 		expect(bytes_of(&f, ONE) <= 100 * ITEM);
 		expect(has(&f, key));
 		for (uint32_t k = 0; k < 5; k++)
-			store_copy(f.store, &k, 4, NOW, value, sizeof(value), &len, NULL);
+			copy(f.store, &k, 4, NOW, value, sizeof(value), &len, NULL);
 	}
 	ck_assert_uint_eq(bytes_of(&f, ONE), 100 * ITEM);
 	ck_assert_uint_eq(fixture_stats(&f).evictions, 900);

@@ -32,7 +32,7 @@ static void do_read(struct worker *w, uint32_t key, uint64_t now)
 
 	store_look_ahead(w->t->f.store, keys, ARRAY_SIZE(keys));
 	if (random_next(&w->state) % 2) {
-		if (store_copy(w->t->f.store, &key, 4, now, buf, sizeof(buf), &len, NULL) == 1 && len <= sizeof(buf) &&
+		if (copy(w->t->f.store, &key, 4, now, buf, sizeof(buf), &len, NULL) == 1 && len <= sizeof(buf) &&
 		    !pattern_holds(buf, len))
 			atomic_fetch_add(&w->t->torn, 1);
 	} else if (store_get(w->t->f.store, &key, 4, now, &ref) == 1) {

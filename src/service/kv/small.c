@@ -206,8 +206,8 @@ int kv_serve_count(struct conn *conn, struct kv_agent *agent, const struct wire_
 	int rc;
 
 	do {
-		rc = store_count_for(thread->store, body + head, request->length - head, (int64_t)kv_number(body), &put,
-				     kv_now(thread), &sum.number, &sum.version);
+		rc = store_count(thread->store, body + head, request->length - head, (int64_t)kv_number(body), &put,
+				 kv_now(thread), &sum.number, &sum.version);
 	} while (kv_step_again(conn, agent, rc));
 	if (kv_write_waits(conn, agent, rc))
 		return -EAGAIN;
