@@ -53,11 +53,6 @@ static bool is_in(const struct resp_command *command, const struct category *cat
 	       (int)command->group == category->group;
 }
 
-bool resp_is_category(const struct resp_arg *name)
-{
-	return find_category(name);
-}
-
 bool resp_in_category(const struct resp_command *command, const struct resp_arg *name)
 {
 	const struct category *category = find_category(name);

@@ -49,7 +49,7 @@ int resp_not_a_float(struct resp_client *c)
 	return 0;
 }
 
-int resp_wrong_type(struct resp_client *c)
+static int wrong_type(struct resp_client *c)
 {
 	resp_error(c->out, "WRONGTYPE Operation against a key holding the wrong kind of value");
 	return 0;
@@ -116,7 +116,8 @@ void resp_reply_errno(struct resp_client *c, int error)
 	}
 }
 
-void resp_take_back(struct resp_client *c, size_t len, unsigned pins)
+/* Replies so far are taken back to where `len` bytes and `pins` values were. */
+static void take_back(struct resp_client *c, size_t len, unsigned pins)
 {
 	text_pins_cut(&c->thread->pins, c->thread->store, pins);
 	c->out->len = len;
@@ -179,7 +180,8 @@ static void unknown_command(struct resp_client *c, const struct resp_arg *argv, 
 		   argv[0].at, args);
 }
 
-const struct resp_command *resp_choose(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+/* The command of these arguments; NULL: an error was answered. */
+static const struct resp_command *choose(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	const struct resp_command *command = resp_find(argv[0].at, argv[0].len), *sub;
 
@@ -281,7 +283,7 @@ int resp_carry_out(struct resp_client *c, const struct resp_command *command, co
 	c->command = command;
 	rc = resp_serve[command->id](c, argv, argc);
 	if (rc == -EMEDIUMTYPE)
-		rc = resp_wrong_type(c);
+		rc = wrong_type(c);
 	if (unlikely(c->track) && rc == 0)
 		rc = resp_track_read(c, command, argv, argc, seen);
 	return rc;
@@ -354,7 +356,7 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 			rc = resp_view_commit(c);
 		resp_view_end(c);
 		if (rc != 0) {
-			resp_take_back(c, len, pins);
+			take_back(c, len, pins);
 			resp_publish_drop(c->thread);
 		}
 	}
@@ -364,7 +366,7 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 		return -EAGAIN;
 	c->script_spent = 0;
 	if (c->out->failed) {
-		resp_take_back(c, len, pins);
+		take_back(c, len, pins);
 		resp_error(c->out, "ERR the reply is longer than %zu bytes, or there is no memory for it",
 			   c->out->most);
 	} else if (rc != 0) {
@@ -380,7 +382,7 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 static void client_mute(struct resp_client *c, size_t len, unsigned pins)
 {
 	if (c->reply == RESP_REPLY_OFF || c->reply == RESP_REPLY_SKIP)
-		resp_take_back(c, len, pins);
+		take_back(c, len, pins);
 	if (c->reply == RESP_REPLY_SKIP)
 		c->reply = RESP_REPLY_ON;
 	if (c->reply == RESP_REPLY_SKIP_NEXT)
@@ -394,7 +396,7 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	unsigned pins = c->thread->pins.count;
 	int refused, rc = 0;
 
-	command = resp_choose(c, argv, argc);
+	command = choose(c, argv, argc);
 	if (!command || !resp_may(c, command, argv, argc) || !resp_pubsub_allows(c, command)) {
 		if (command)
 			resp_count(&c->thread->rejected[command->id]);

@@ -144,7 +144,8 @@ static void add_all(const struct resp_shared *shared, struct resp_totals *out)
 		add_thread(container_of(pos, struct resp_thread, node), out);
 }
 
-uint64_t resp_memory(const struct resp_totals *totals)
+/* Bytes that the store and connections use. */
+static uint64_t memory_of(const struct resp_totals *totals)
 {
 	return totals->store.bytes_used + totals->buffer_bytes;
 }
@@ -159,7 +160,7 @@ static void get_totals(struct resp_shared *shared, struct resp_totals *out)
 	add_all(shared, out);
 	for (pos = shared->clients.next; pos != &shared->clients; pos = pos->next)
 		add_client(container_of(pos, struct resp_client, node), out);
-	shared->peak = MAX(shared->peak, resp_memory(out));
+	shared->peak = MAX(shared->peak, memory_of(out));
 	out->peak = shared->peak;
 	memcpy(out->sample, shared->sample, sizeof(out->sample));
 	memcpy(out->base, shared->base, sizeof(out->base));
@@ -317,7 +318,7 @@ static uint64_t resident(void)
 static void put_memory(struct info *info)
 {
 	uint64_t scripts, script_bytes;
-	uint64_t used = resp_memory(&info->totals), asked = info->totals.store.bytes_asked, rss = resident();
+	uint64_t used = memory_of(&info->totals), asked = info->totals.store.bytes_asked, rss = resident();
 	uint64_t peak = info->totals.peak;
 
 	put_bytes(info, "used_memory", used);
@@ -625,7 +626,7 @@ int resp_do_memory_stats(struct resp_client *c, const struct resp_arg *argv, uns
 	uint64_t used, rss = resident();
 
 	resp_get_totals(c, &t);
-	used = resp_memory(&t);
+	used = memory_of(&t);
 	const struct {
 		const char *name;
 		uint64_t number;

@@ -43,11 +43,6 @@ unsigned resp_multi_count(const struct resp_client *c)
 	return c->multi ? c->multi->count : 0;
 }
 
-unsigned resp_multi_watched(const struct resp_client *c)
-{
-	return c->multi ? c->multi->watches : 0;
-}
-
 void resp_multi_spoil(struct resp_client *c)
 {
 	if (resp_multi_open(c))

@@ -316,7 +316,6 @@ extern resp_serve_fn *const resp_serve[RESP_IDS];
 int resp_syntax_error(struct resp_client *c);   /* "ERR syntax error"; returns 0, as all of these */
 int resp_not_an_integer(struct resp_client *c); /* "ERR value is not an integer or out of range" */
 int resp_not_a_float(struct resp_client *c);    /* "ERR value is not a valid float" */
-int resp_wrong_type(struct resp_client *c); /* "WRONGTYPE Operation against a key holding the wrong kind of value" */
 int resp_no_sub(struct resp_client *c,
 		const struct resp_arg *argv); /* "ERR unknown subcommand 'X'. Try CLIENT HELP." */
 int resp_bad_arity(struct resp_client *c, const char *name);
@@ -378,8 +377,7 @@ bool resp_multi_keeps(struct resp_client *c, const struct resp_command *command,
 void resp_multi_spoil(struct resp_client *c); /* a command that cannot be: EXEC will refuse */
 void resp_multi_free(struct resp_client *c);
 bool resp_multi_open(const struct resp_client *c);
-unsigned resp_multi_count(const struct resp_client *c); /* commands that wait; the watched keys */
-unsigned resp_multi_watched(const struct resp_client *c);
+unsigned resp_multi_count(const struct resp_client *c); /* commands that wait */
 
 /*
  * pubsub.c
@@ -453,13 +451,9 @@ static inline enum resp_id resp_note_command(uint64_t note) /* RESP_IDS: none */
 /* Carry out one command, which was checked, without a step of its own. The errno of the handler. */
 int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		   unsigned argc);
-/* The command of these arguments; NULL: an error was answered. */
-const struct resp_command *resp_choose(struct resp_client *c, const struct resp_arg *argv, unsigned argc);
 /* Whether the client may; false: it was answered. */
 bool resp_may(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc);
 void resp_reply_errno(struct resp_client *c, int error);
-/* Replies so far are taken back to where `len` bytes and `pins` values were. */
-void resp_take_back(struct resp_client *c, size_t len, unsigned pins);
 /* A message beside the replies. A client that takes none is cut off: false. */
 bool resp_client_push(struct resp_client *c, const struct stream_piece *piece);
 extern const struct stream_ops resp_stream_ops;

@@ -8,7 +8,8 @@
  * COMMAND
  */
 
-bool resp_offered(const struct resp_command *command)
+/* Whether this build has the command, or one of its subcommands. */
+static bool is_offered(const struct resp_command *command)
 {
 	size_t len = strlen(command->name);
 
@@ -26,7 +27,7 @@ static unsigned count_commands(void)
 	unsigned n = 0;
 
 	for (unsigned id = 0; id < RESP_COMMANDS; id++)
-		n += resp_offered(&resp_commands[id]);
+		n += is_offered(&resp_commands[id]);
 	return n;
 }
 
@@ -39,14 +40,14 @@ static const struct resp_command *find(const struct resp_arg *name)
 
 	if (command && bar)
 		command = resp_find_sub(command, bar + 1, name->len - len - 1);
-	return command && resp_offered(command) ? command : NULL;
+	return command && is_offered(command) ? command : NULL;
 }
 
 static int tell_all(struct resp_client *c)
 {
 	resp_array(c->out, count_commands());
 	for (unsigned id = 0; id < RESP_COMMANDS; id++)
-		if (resp_offered(&resp_commands[id]))
+		if (is_offered(&resp_commands[id]))
 			resp_tell_command(c->out, &resp_commands[id]);
 	return 0;
 }
@@ -85,7 +86,7 @@ int resp_do_command_docs(struct resp_client *c, const struct resp_arg *argv, uns
 	if (argc == 2) {
 		resp_map(c->out, count_commands());
 		for (unsigned id = 0; id < RESP_COMMANDS; id++)
-			if (resp_offered(&resp_commands[id]))
+			if (is_offered(&resp_commands[id]))
 				resp_tell_docs(c->out, &resp_commands[id]);
 		return 0;
 	}
@@ -105,8 +106,8 @@ int resp_do_command_docs(struct resp_client *c, const struct resp_arg *argv, uns
 static bool passes(const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
 	if (argc == 2)
-		return resp_offered(command);
-	if (!resp_offered(command) || resp_is(&argv[3], "module"))
+		return is_offered(command);
+	if (!is_offered(command) || resp_is(&argv[3], "module"))
 		return false;
 	if (resp_is(&argv[3], "aclcat"))
 		return resp_in_category(command, &argv[4]);

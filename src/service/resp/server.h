@@ -34,15 +34,12 @@ void resp_seen_reset(struct resp_client *c); /* but for its library */
 /*
  * acl.c
  */
-/* Whether there is a category of that name, lower case or not, and whether a command is one of it. */
-bool resp_is_category(const struct resp_arg *name);
+/* Whether there is a category of that name, lower case or not, and the command is one of it. */
 bool resp_in_category(const struct resp_command *command, const struct resp_arg *name);
 
 /*
  * server.c
  */
-/* Whether this build has the command, or one of its subcommands. */
-bool resp_offered(const struct resp_command *command);
 
 /*
  * info.c: numbers of the whole process.
@@ -61,8 +58,6 @@ void resp_get_totals(struct resp_client *c, struct resp_totals *out);
 /* What was called so often, failed and was rejected, since the process began. Under shared->lock. */
 struct resp_calls resp_calls_of(const struct resp_shared *shared, unsigned id);
 void resp_errors_reset(struct resp_shared *shared);
-/* Bytes that the store and connections use. */
-uint64_t resp_memory(const struct resp_totals *totals);
 unsigned resp_tcp_port(const struct resp_client *c);
 bool resp_evicts(const struct resp_shared *shared);
 
