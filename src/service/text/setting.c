@@ -21,8 +21,10 @@ int text_offered(const struct service_host *host, const struct text_settings *s,
 		return SERVICE_NOT_OFFERED;
 	if (service_is_open(host->shared, WIRE_KV))
 		return 0;
-	log_error(name, "%s.listen asks for clients whose keys are those of kv: add \"kv\" to services", name);
-	return -EINVAL;
+	return log_fail(
+		-EINVAL, name,
+		"%s has addresses for clients whose keys are those of kv: add \"kv\" to services, or take \"%s\" out",
+		name, name);
 }
 
 unsigned text_descriptors(const void *values)
