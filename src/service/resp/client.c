@@ -378,11 +378,16 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 	return 0;
 }
 
-/* CLIENT REPLY: some clients want no replies. */
+/* CLIENT REPLY: some clients want no replies, but hear of channels. */
 static void client_mute(struct resp_client *c, size_t len, unsigned pins)
 {
-	if (c->reply == RESP_REPLY_OFF || c->reply == RESP_REPLY_SKIP)
-		take_back(c, len, pins);
+	size_t heard = MIN(c->pushed, c->out->len), n = c->out->len - heard;
+
+	if (c->reply == RESP_REPLY_OFF || c->reply == RESP_REPLY_SKIP) {
+		if (n)
+			memmove(c->out->at + len, c->out->at + heard, n);
+		take_back(c, len + n, pins);
+	}
 	if (c->reply == RESP_REPLY_SKIP)
 		c->reply = RESP_REPLY_ON;
 	if (c->reply == RESP_REPLY_SKIP_NEXT)
@@ -396,6 +401,7 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	unsigned pins = c->thread->pins.count;
 	int refused, rc = 0;
 
+	c->pushed = SIZE_MAX;
 	command = choose(c, argv, argc);
 	if (!command || !resp_may(c, command, argv, argc) || !resp_pubsub_allows(c, command)) {
 		if (command)

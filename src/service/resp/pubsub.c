@@ -278,6 +278,7 @@ static struct message *message_new(const struct words *what, const struct channe
 static void message_send(struct resp_client *c, struct message *m, const struct resp_client *visited)
 {
 	if (c == visited) {
+		c->pushed = MIN(c->pushed, c->out->len);
 		resp_raw(c->out, m->bytes, m->len);
 		return;
 	}
@@ -481,6 +482,7 @@ static int64_t told_count(struct resp_client *c, enum resp_kind kind)
 
 static void tell(struct resp_client *c, const char *word, enum resp_kind kind, const char *name, size_t len)
 {
+	c->pushed = MIN(c->pushed, c->out->len);
 	resp_push(c->out, 3);
 	resp_bulk_text(c->out, word);
 	if (name)

@@ -215,6 +215,7 @@ struct resp_client {
 	bool closing;       /* behind the reply of this command */
 	struct resp_seen seen;
 	const struct resp_command *command; /* the one under way or the last; a subcommand where it has such */
+	size_t pushed; /* where in `out` messages and what is told of subscriptions begin; SIZE_MAX: nowhere */
 	enum { RESP_REPLY_ON, RESP_REPLY_OFF, RESP_REPLY_SKIP_NEXT, RESP_REPLY_SKIP } reply;
 	struct list subscriptions; /* pubsub.c's */
 	struct resp_track *track;  /* NULL: it does not track keys */

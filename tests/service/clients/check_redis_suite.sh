@@ -8,7 +8,7 @@ sources=$("$srcdir/scripts/packages" --source redis 2>"$dir/out") ||
 	{ echo "$test_name: the sources of redis cannot be fetched: $(tail -n 1 "$dir/out")"; exit 77; }
 tar -xf "$sources"/redis_*.orig.tar.gz -C "$dir" || give_up "the sources of redis: tar"
 
-units=(type/string type/incr type/hash expire keyspace scan protocol multi quit auth info-command introspection introspection-2 other tracking)
+units=(type/string type/incr type/hash expire keyspace scan protocol multi quit auth info-command introspection introspection-2 other tracking pubsub pubsubshard)
 configure 'services = ["kv", "resp"];' 'kv.memory = "256M";' 'resp = { listen = ["127.0.0.1:0"]; scripts = true; script_time = "10s"; };'
 "$rdmad" -c "$dir/rdmad.conf" -T >"$dir/out" 2>&1 || sed -i 's/ scripts = true;//' "$dir/rdmad.conf" # this build has none
 start_daemon
