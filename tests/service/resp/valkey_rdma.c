@@ -2,7 +2,6 @@
  * valkey_rdma.c: Valkey's protocol over RDMA for programs that have sockets only, and what no such program does.
  *
  *   valkey_rdma bridge SOCKET ADDRESS PORT          each connection to that UNIX socket goes on by RDMA
- *   valkey_rdma bench ADDRESS PORT COUNT DEPTH      GET of 64 bytes, so many in one write
  *   valkey_rdma break ADDRESS PORT NAME             breaks the protocol so; 0: it was cut off
  */
 #include <arpa/inet.h>
@@ -28,7 +27,7 @@ static _Noreturn void fail(const char *text)
 }
 
 /* False: it was refused. */
-static bool join_as(struct valkey *v, bool silent)
+static bool join(struct valkey *v, bool silent)
 {
 	uint64_t until = time_now() + PATIENCE;
 
@@ -40,12 +39,6 @@ static bool join_as(struct valkey *v, bool silent)
 			fail("no answer to the connect");
 	}
 	return !v->over;
-}
-
-static void join(struct valkey *v)
-{
-	if (!join_as(v, false))
-		fail("the connection was refused");
 }
 
 /*
@@ -117,7 +110,7 @@ static void wait_for_any(struct bridge *b)
 static void *bridge_run(void *arg)
 {
 	struct bridge *b = arg;
-	bool over = !join_as(&b->v, false);
+	bool over = !join(&b->v, false);
 
 	while (!over) {
 		size_t n = from_socket(&b->in, b->fd, &b->v, &over);
@@ -151,60 +144,6 @@ static _Noreturn void bridge(const char *path)
 			fail("cannot serve a connection");
 		pthread_detach(thread);
 	}
-}
-
-/*
- * Bench.
- */
-
-static void ask(struct valkey *v, const char *bytes, size_t len, size_t answer)
-{
-	static char heard[65536];
-	size_t at = 0, got = 0;
-
-	while (at < len || got < answer) {
-		at += valkey_write(v, bytes + at, len - at);
-		valkey_turn(v);
-		got += valkey_read(v, heard, MIN(answer - got, sizeof(heard)));
-		if (v->over)
-			fail("the connection was ended");
-	}
-}
-
-static int by_number(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static int bench(unsigned count, unsigned depth)
-{
-	static const char get[] = "*2\r\n$3\r\nGET\r\n$16\r\nbench:0000000001\r\n";
-	char set[256], *all = malloc(depth * sizeof(get));
-	uint64_t *took = calloc(count, sizeof(*took)), sum = 0;
-	size_t len = sizeof(get) - 1;
-	struct valkey v;
-
-	join(&v);
-	snprintf(set, sizeof(set), "*3\r\n$3\r\nSET\r\n$16\r\nbench:0000000001\r\n$64\r\n%064d\r\n", 1);
-	ask(&v, set, strlen(set), 5);
-	for (unsigned i = 0; i < depth; i++)
-		memcpy(all + i * len, get, len);
-	for (unsigned i = 0; i < count / 10; i++)
-		ask(&v, all, depth * len, depth * (5 + 64 + 2));
-	for (unsigned i = 0; i < count; i++) {
-		uint64_t begin = time_now();
-
-		ask(&v, all, depth * len, depth * (5 + 64 + 2));
-		took[i] = time_now() - begin;
-		sum += took[i];
-	}
-	qsort(took, count, sizeof(*took), by_number);
-	printf("GET of 64 B over RDMA, %u in flight: median %.1f us, %.0f per s\n", depth,
-	       (double)took[count / 2] / 1000, (double)count * depth * 1e9 / (double)sum);
-	valkey_close(&v);
-	return 0;
 }
 
 /*
@@ -288,7 +227,7 @@ static int break_by(const char *name)
 	for (unsigned i = 0; i < ARRAY_SIZE(acts); i++) {
 		if (strcmp(acts[i].name, name) != 0)
 			continue;
-		if (!join_as(&v, acts[i].silent))
+		if (!join(&v, acts[i].silent))
 			fail("the connection was refused");
 		acts[i].act(&v);
 		while (!v.over) {
@@ -319,8 +258,6 @@ int main(int argc, char **argv)
 	}
 	if (argc >= 4)
 		set_server(argv[2], argv[3]);
-	if (argc == 6 && strcmp(argv[1], "bench") == 0)
-		return bench((unsigned)atoi(argv[4]), (unsigned)atoi(argv[5]));
 	if (argc == 5 && strcmp(argv[1], "break") == 0)
 		return break_by(argv[4]);
 	fail("what is it to do?");
