@@ -114,6 +114,9 @@ void stream_wait_until(struct stream *stream, uint64_t when);
 char *stream_buffer_take(struct stream_group *group);
 void stream_buffer_give(struct stream_group *group, char *buffer, size_t room);
 
+/* stream.c: close it for an error of the system. */
+void stream_broken(struct stream *stream, int error);
+
 /* visit.c */
 void stream_visit(struct stream *stream);
 

@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <endian.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
@@ -29,25 +28,6 @@ static size_t buffer_size(const struct stream_group *group)
 /*
  * Messages.
  */
-
-static void cut_off(struct stream *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void cut_off(struct stream *s, const char *format, ...)
-{
-	char why[96];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(why, sizeof(why), format, args);
-	va_end(args);
-	if (!s->error)
-		s->group->stats.violations++;
-	stream_close(s, -EPROTO, "%s", why);
-}
-
-static void broken(struct stream *s, int error)
-{
-	stream_close(s, error, "%s", strerror(-error));
-}
 
 static int say(struct stream *s, enum rdma_opcode opcode)
 {
@@ -82,7 +62,7 @@ static void say_owed(struct stream *s)
 		if (rc == -ENOTCONN)
 			return; /* its end is on its way */
 		if (rc != 0)
-			broken(s, rc);
+			stream_broken(s, rc);
 		r->owed &= ~(1u << order[i]);
 	}
 }
@@ -111,7 +91,7 @@ static void count_message(struct stream *s)
 {
 	s->rdma->messages++;
 	if (is_flood(s))
-		cut_off(s, "%llu messages without need", (unsigned long long)s->rdma->messages);
+		stream_close(s, -EPROTO, "%llu messages without need", (unsigned long long)s->rdma->messages);
 }
 
 static void registered(struct stream *s, const struct rdma_message *m)
@@ -119,11 +99,12 @@ static void registered(struct stream *s, const struct rdma_message *m)
 	struct rdma_stream *r = s->rdma;
 
 	if (r->out.known && r->out.used < r->out.len) {
-		cut_off(s, "it registered again, with %u bytes left of its window", r->out.len - r->out.used);
+		stream_close(s, -EPROTO, "it registered again, with %u bytes left of its window",
+			     r->out.len - r->out.used);
 		return;
 	}
 	if (!m->len) {
-		cut_off(s, "it registered no memory");
+		stream_close(s, -EPROTO, "it registered no memory");
 		return;
 	}
 	r->out.addr = be64toh(m->addr);
@@ -139,7 +120,7 @@ static void message_came(struct stream *s, const char *at, uint32_t bytes)
 	struct rdma_message m;
 
 	if (bytes != sizeof(m)) {
-		cut_off(s, "a message of %u bytes", bytes);
+		stream_close(s, -EPROTO, "a message of %u bytes", bytes);
 		return;
 	}
 	memcpy(&m, at, sizeof(m));
@@ -156,7 +137,7 @@ static void message_came(struct stream *s, const char *at, uint32_t bytes)
 		registered(s, &m);
 		break;
 	default:
-		cut_off(s, "a message of the unknown kind %u", ntohs(m.opcode));
+		stream_close(s, -EPROTO, "a message of the unknown kind %u", ntohs(m.opcode));
 	}
 }
 
@@ -167,7 +148,7 @@ static void bytes_came(struct stream *s, uint32_t bytes)
 	uint32_t left = r->in.open ? rdma_window_size(s) - w->came : 0;
 
 	if (bytes > left) {
-		cut_off(s, "%u bytes, and its window has room for %u", bytes, left);
+		stream_close(s, -EPROTO, "%u bytes, and its window has room for %u", bytes, left);
 		return;
 	}
 	if (!bytes)
@@ -218,7 +199,7 @@ static void established(struct stream *s)
 		r->out.posted += rc == 0;
 	}
 	if (rc != 0) {
-		broken(s, rc);
+		stream_broken(s, rc);
 		return;
 	}
 	r->state = RDMA_LIVE;
@@ -244,7 +225,7 @@ static void on_event(const struct fabric_event *event)
 	else
 		gone(s);
 	if (event->type == FABRIC_REMOVED)
-		broken(s, event->error);
+		stream_broken(s, event->error);
 	stream_make_ready(s);
 }
 
@@ -253,7 +234,7 @@ static void on_failure(struct stream *s, enum fabric_status status)
 	if (status == FABRIC_FLUSHED) /* the cause came before, or its end follows */
 		return;
 	if (status == FABRIC_REMOTE_ACCESS || status == FABRIC_LOCAL_ERROR || status == FABRIC_REMOTE_ERROR)
-		cut_off(s, "%s", fabric_status_text(status));
+		stream_close(s, -EPROTO, "%s", fabric_status_text(status));
 	else
 		stream_close(s, -EHOSTUNREACH, "%s", fabric_status_text(status));
 }
@@ -338,7 +319,7 @@ static void rdma_visited(struct stream *s)
 	r->in.first = (r->in.first + count) % RDMA_RECEIVES;
 	r->in.taken = 0;
 	if (rc != 0 && rc != -ENOTCONN)
-		broken(s, rc);
+		stream_broken(s, rc);
 	if (r->owed && !s->error)
 		say_owed(s);
 }
@@ -351,7 +332,7 @@ static void rdma_look(struct stream *s)
 	if (patience && now - s->opened > patience && r->state == RDMA_CONNECTING)
 		stream_close(s, -ETIMEDOUT, "its connection was not established");
 	else if (patience && now - s->opened > patience && !r->out.known)
-		cut_off(s, "it registered no memory for its answers");
+		stream_close(s, -EPROTO, "it registered no memory for its answers");
 	else if (s->group->attr.keepalive && r->state == RDMA_LIVE && now - r->last >= KEEPALIVE)
 		r->owed |= 1u << RDMA_KEEPALIVE;
 	if (r->owed)

@@ -250,7 +250,7 @@ uint64_t stream_group_deadline(const struct stream_group *group)
 bool stream_group_quiet(struct stream_group *group)
 {
 	group->skip = 0;
-	return stream_rdma_arm(group) && list_empty(&group->ready);
+	return list_empty(&group->ready) && stream_rdma_arm(group);
 }
 
 struct fabric_domain *stream_group_domain(const struct stream_group *group)
@@ -348,6 +348,7 @@ void stream_close(struct stream *s, int error, const char *format, ...)
 	if (s->closing && (s->error || !error))
 		return;
 	s->error = error;
+	s->group->stats.violations += error == -EPROTO;
 	if (!s->closing) {
 		va_start(args, format);
 		vsnprintf(s->reason, sizeof(s->reason), format, args);
@@ -355,6 +356,11 @@ void stream_close(struct stream *s, int error, const char *format, ...)
 	}
 	s->closing = true;
 	stream_make_ready(s);
+}
+
+void stream_broken(struct stream *s, int error)
+{
+	stream_close(s, error, "%s", strerror(-error));
 }
 
 /* Whether its owner will be handed what is here already. A part of a command waits for its client alone. */

@@ -136,7 +136,8 @@ static inline void *stream_context(const struct stream *stream)
 {
 	return *(void *const *)(const void *)stream;
 }
-/* Mark for closing: at once, or, when `error` is 0, when all that was written has left. The first counts. */
+/* Mark for closing: at once, or, when `error` is 0, when all that was written has left. The first counts. -EPROTO is
+ * counted as a violation. */
 void stream_close(struct stream *stream, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The daemon is to end: closed, as soon as its owner has nothing under way (stream_ops.quiet), nor is to be handed what
  * came, and all that was written has left. Bytes that wait for more of them hold nothing. Again and again. */
