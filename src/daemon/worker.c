@@ -617,7 +617,7 @@ static int worker_make_groups(struct worker *w)
 static int worker_make_streams(struct worker *w)
 {
 	const struct config *c = w->daemon->config;
-	struct stream_attr attr = {.rdma = streams_rdma(w->daemon),
+	struct stream_attr attr = {.rdma = w->daemon->rdma,
 				   .stall = c->stall_timeout,
 				   .first = c->first_request_timeout,
 				   .keepalive = c->keepalive,
@@ -673,7 +673,8 @@ unsigned workers_count(const struct config *c)
 	return c->workers ? (unsigned)c->workers : processors_half();
 }
 
-/* Every device has all of it: what services open with, and the buffers, of which receives are for one device each. */
+/* Every device has all of it: what services open with, the buffers, of which receives are for one device each, and the
+ * windows of Valkey's clients. */
 static uint64_t memory_registered(const struct daemon *d)
 {
 	uint64_t devices = fabrics_devices(d), bytes;
@@ -685,6 +686,8 @@ static uint64_t memory_registered(const struct daemon *d)
 		if (service && service->registered && daemon_serves(d, id))
 			bytes += service->registered(d->config->service[id]);
 	}
+	if (d->rdma.domain)
+		bytes += d->windows.limit;
 	return devices * bytes;
 }
 
@@ -703,6 +706,7 @@ int workers_start(struct daemon *d)
 	rc = quota_create((uint32_t)(2 * d->connections_fit + 16), sizeof(struct fabric_source), &d->sources);
 	if (rc == 0)
 		rc = conn_munge_create(&d->munge);
+	streams_find_rdma(d);
 	process_check_memlock(memory_registered(d));
 	for (unsigned i = 0; rc == 0 && i < d->workers; i++)
 		rc = worker_start(d, i);

@@ -144,13 +144,10 @@ static json_t *process_json(const struct daemon *d)
 }
 
 /* The names of the RDMA devices, which ports.c asks the kernel about. */
-static json_t *devices_json(struct daemon *d)
+static json_t *devices_json(const struct daemon *d)
 {
-	const struct daemon_fabric *f = NULL;
+	const struct daemon_fabric *f = fabrics_device(d);
 
-	for (unsigned t = 0; !f && t < FABRIC_TRANSPORTS; t++)
-		if (fabric_transports[t].device)
-			f = fabrics_find(d, &fabric_transports[t]);
 	return f ? json_string(fabric_devices(f->fabric)) : NULL;
 }
 
