@@ -275,18 +275,6 @@ static void report_connection(void *arg, struct conn *conn)
 		add_info(report, conn);
 }
 
-static void report_stream(void *arg, struct stream *stream)
-{
-	const struct fabric_transport *transport = fabric_transport_find(stream_transport(stream));
-	struct worker_report *report = arg;
-
-	for (unsigned id = 0; id < WIRE_SERVICES; id++)
-		if (strcmp(wire_service_name(id), stream_service(stream)) == 0)
-			report->kind[transport - fabric_transports][id]++;
-	if (report->list)
-		add_stream_info(report, stream);
-}
-
 /* The list has room for the connections that there are now. */
 static void worker_begin_report(struct worker *w, struct worker_message *m)
 {
@@ -370,7 +358,8 @@ static void worker_step_report(struct worker *w)
 		w->reported++;
 		return;
 	}
-	stream_group_each(w->streams, report_stream, report);
+	if (report->list)
+		stream_group_each(w->streams, add_stream_info, report);
 	stream_group_get_stats(w->streams, &report->stream);
 	service_thread_get_counts(&w->services, &report->service);
 	report->worker = w->index;

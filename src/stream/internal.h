@@ -44,6 +44,7 @@ struct stream {
 	int fd;                   /* of a socket, else -1 */
 	uint64_t id;
 	const char *service;
+	struct stream_kind *kind; /* that it is counted as */
 	struct sockaddr_in6
 		from;      /* of IP: the kernel forgets it when the other end resets; AF_UNSPEC: of a UNIX socket */
 	struct list node;  /* in group->streams */

@@ -56,6 +56,7 @@ static void stream_end(struct stream *s)
 	quota_give(s->share);
 	auth_admission_end(&s->admission);
 	group->stats.streams--;
+	s->kind->streams--;
 	group->stats.closed++;
 	free(s);
 }
@@ -304,6 +305,17 @@ void stream_refuse(const struct stream_open *open)
 		local_close(open->fd);
 }
 
+static struct stream_kind *kind_of(struct stream_group *group, const char *service, const char *transport)
+{
+	struct stream_kind *kind = group->stats.kind;
+
+	while (kind->service && (strcmp(kind->service, service) != 0 || strcmp(kind->transport, transport) != 0))
+		kind++;
+	must(kind < group->stats.kind + STREAM_KINDS - 1);
+	*kind = (struct stream_kind){service, transport, kind->streams};
+	return kind;
+}
+
 int stream_open(struct stream_group *group, const struct stream_open *open, uint64_t now, struct stream **out)
 {
 	struct stream *s = calloc(1, sizeof(*s));
@@ -337,6 +349,8 @@ int stream_open(struct stream_group *group, const struct stream_open *open, uint
 	list_add_tail(&group->quiet, &s->quiet);
 	group->stats.streams++;
 	group->stats.accepted++;
+	s->kind = kind_of(group, s->service, s->transport->name(s));
+	s->kind->streams++;
 	*out = s;
 	return 0;
 }
@@ -433,21 +447,11 @@ size_t stream_waiting(const struct stream *s)
 	return s->out.waiting;
 }
 
-const char *stream_service(const struct stream *s)
-{
-	return s->service;
-}
-
-const char *stream_transport(const struct stream *s)
-{
-	return s->transport->name(s);
-}
-
 void stream_get_info(const struct stream *s, struct stream_info *out)
 {
 	*out = (struct stream_info){.id = s->id,
 				    .service = s->service,
-				    .transport = stream_transport(s),
+				    .transport = s->kind->transport,
 				    .bytes_in = s->in.bytes,
 				    .bytes_out = s->out.left,
 				    .requests = s->out.answers,

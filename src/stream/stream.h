@@ -73,12 +73,21 @@ struct stream_attr {
 	uint64_t (*clock)(void);
 };
 
+/* So many streams of a service come by a transport now. */
+struct stream_kind {
+	const char *service, *transport; /* as in struct stream_info; NULL behind the last */
+	uint64_t streams;
+};
+
+#define STREAM_KINDS 16
+
 struct stream_stats {
 	uint64_t streams, accepted, closed, stalled, gave_way, paced, revoked, violations;
 	uint64_t reads, writes, bytes_in, bytes_out;
 	uint64_t requests;      /* stream_served() */
 	uint64_t waiting_bytes; /* to leave, now */
 	uint64_t buffer_bytes;  /* memory for what came and was not used, and for what waits to leave */
+	struct stream_kind kind[STREAM_KINDS];
 };
 
 struct stream_info {
@@ -123,7 +132,7 @@ struct stream_open {
 	/* Of RDMA: of the group's domain, where pinned pieces are; they leave from there. NULL: they are copied. */
 	const struct fabric_region *values;
 	uint64_t id;         /* unique in the process */
-	const char *service; /* a name, told in lists of connections; stays */
+	const char *service; /* a name, told in lists of connections; stays. A group has few of them */
 	const struct stream_ops *ops;
 	void *context;
 	struct quota_share *share;        /* given back at the end; not where the call failed */
@@ -166,9 +175,6 @@ bool stream_admit(struct stream *stream, struct auth_admission *admission);
 struct auth_admission *stream_admission(struct stream *stream);
 /* False: it has no key any more, and is closed. */
 bool stream_revise(struct stream *stream, struct auth_table *table);
-/* What `service` and `transport` are in it, without asking the kernel. */
-const char *stream_service(const struct stream *stream);
-const char *stream_transport(const struct stream *stream);
 void stream_get_info(const struct stream *stream, struct stream_info *out);
 struct stream_group *stream_group_of(const struct stream *stream);
 uint64_t stream_now(const struct stream *stream);

@@ -85,7 +85,7 @@ static void pair_open_on(int server, int client)
 {
 	struct stream_attr attr = {
 		.stall = STALL, .first = FIRST, .budget = budget, .turn = TIME_S, .clock = clock_of_pair};
-	struct stream_open open = {.fd = server, .id = 7, .ops = &ops, .context = &pair};
+	struct stream_open open = {.fd = server, .id = 7, .service = "test", .ops = &ops, .context = &pair};
 
 	pair = (struct pair){.fd = client, .bytes = use_all, .now = TIME_S};
 	ck_assert_int_eq(stream_group_create(&attr, &pair.group), 0);
@@ -531,13 +531,19 @@ END_TEST
 /* The kernel knows its address no more. It is no client of a UNIX socket. */
 START_TEST(test_a_client_that_left_before_its_stream_came_by_tcp)
 {
+	struct stream_stats stats;
+
 	reset = true;
 	pair_open_tcp();
 	reset = false;
-	ck_assert_str_eq(stream_transport(pair.stream), "tcp");
+	stream_group_get_stats(pair.group, &stats);
+	ck_assert_str_eq(stats.kind[0].transport, "tcp");
+	ck_assert_uint_eq(stats.kind[0].streams, 1);
 	turn();
 	ck_assert_ptr_null(pair.stream);
 	ck_assert_ptr_null(strstr(pair.peer, "unix"));
+	stream_group_get_stats(pair.group, &stats);
+	ck_assert_uint_eq(stats.kind[0].streams, 0);
 	pair_close();
 }
 END_TEST

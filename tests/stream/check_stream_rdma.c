@@ -130,8 +130,13 @@ static void teardown(void)
 static void take(struct fabric_request *request)
 {
 	struct end *e = &side.end[side.ends];
-	struct stream_open open = {
-		.fd = -1, .request = request, .id = side.ends, .ops = &ops, .context = e, .values = side.values};
+	struct stream_open open = {.fd = -1,
+				   .request = request,
+				   .id = side.ends,
+				   .service = "test",
+				   .ops = &ops,
+				   .context = e,
+				   .values = side.values};
 
 	if (stream_open(side.group, &open, side.now, &e->stream) == 0)
 		side.ends++;
