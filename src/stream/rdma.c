@@ -9,7 +9,6 @@
 #define BATCH 32             /* completions by one call */
 #define TURN_COMPLETIONS 256 /* and in one turn */
 #define TURN_EVENTS 32
-#define CHUNK 4u               /* buffers that are registered at a time */
 #define KEEPALIVE (3 * TIME_S) /* without anything sent, until a client's host is asked */
 #define MESSAGES 64u           /* that a client may send in any case ... */
 #define MESSAGES_PER_SECOND 4u /* ... and more with the time ... */
@@ -364,8 +363,8 @@ static void dismantle(struct stream *s)
 	for (unsigned i = 0; i < 2; i++)
 		fabric_window_close(r->in.window[i].handle);
 	stream_rdma_drop_lent(s);
-	if (r->buffer) {
-		memory_pool_put(s->group->rdma->pool, r->buffer);
+	if (r->pool) {
+		memory_pool_destroy(r->pool);
 		memory_budget_give(s->group->attr.rdma.budget, buffer_size(s->group));
 	}
 	free(r);
@@ -409,31 +408,32 @@ static int check_device(const struct fabric_request *request, struct rdma_stream
 	return -EOPNOTSUPP;
 }
 
+/* Fresh memory is zeros, and so a client that says that bytes came, and writes none, does not get another one's. */
 static int take_buffer(struct stream *s)
 {
 	struct stream_group *group = s->group;
-	struct memory_pool_attr attr = {.name = "RDMA clients'",
+	struct memory_pool_attr attr = {.name = "RDMA client's",
 					.buffer_size = (uint32_t)buffer_size(group),
-					.chunk = CHUNK,
-					.max = UINT32_MAX, /* the budget is the limit */
+					.chunk = 1,
+					.max = 1,
 					.access = FABRIC_LOCAL_WRITE | FABRIC_WINDOWS};
 	struct rdma_stream *r = s->rdma;
-	int rc = 0;
+	int rc;
 
-	if (!memory_budget_take(group->attr.rdma.budget, attr.buffer_size))
+	if (!memory_budget_take(group->attr.rdma.budget, attr.buffer_size)) {
+		log_warn("stream",
+			 "all of rdma_memory is in use: no room for a client of Valkey's, which takes %u bytes",
+			 attr.buffer_size);
 		return -ENOBUFS;
-	if (!group->rdma->pool)
-		rc = memory_pool_create(group->attr.rdma.domain, &attr, &group->rdma->pool);
-	if (rc == 0)
-		r->buffer = memory_pool_get(group->rdma->pool);
-	if (!r->buffer) {
-		memory_budget_give(group->attr.rdma.budget, attr.buffer_size);
-		return rc ? rc : -ENOMEM;
 	}
+	rc = memory_pool_create(group->attr.rdma.domain, &attr, &r->pool);
+	if (rc != 0) {
+		memory_budget_give(group->attr.rdma.budget, attr.buffer_size);
+		return rc;
+	}
+	r->buffer = memory_pool_get(r->pool);
 	r->in.window[0].at = r->buffer->addr;
 	r->in.window[1].at = r->in.window[0].at + group->attr.rdma.window;
-	/* A client that says that bytes came, and writes none, gets zeros, and not what another one wrote. */
-	memset(r->buffer->addr, 0, 2 * (size_t)group->attr.rdma.window);
 	return 0;
 }
 
@@ -510,7 +510,6 @@ void stream_rdma_destroy(struct stream_group *group)
 {
 	if (!group->rdma)
 		return;
-	memory_pool_destroy(group->rdma->pool);
 	fabric_queue_destroy(group->rdma->queue);
 	free(group->rdma);
 }
