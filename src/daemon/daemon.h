@@ -478,7 +478,6 @@ struct status {
 };
 
 void status_add_conn(struct worker_report *into, const struct conn_group_stats *from);
-void status_add_stream(struct worker_report *into, const struct stream_stats *from);
 /* Ask every worker; done() comes in the main loop when all have answered. `only`: see struct worker_report. -ENOMEM. */
 int status_gather(struct daemon *daemon, enum status_list list, uint64_t only,
 		  void (*done)(void *arg, struct status *status), void *arg);
@@ -499,7 +498,6 @@ void status_log(void *arg, struct status *status);
 struct metrics_server;
 enum metrics_state { METRICS_LOADING, METRICS_READY, METRICS_DRAINING };
 
-enum metrics_state metrics_state_of(const struct daemon *daemon); /* that has started */
 /* The answer to rdmactl metrics. NULL: no memory. */
 struct json_t *metrics_json(const struct status *status);
 /* By HTTP, where the configuration has an address for it: 0 or an exit status. */

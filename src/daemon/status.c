@@ -96,7 +96,7 @@ static void add_kind(struct worker_report *into, const struct stream_kind *kind)
 			into->kind[transport - fabric_transports][id] += kind->streams;
 }
 
-void status_add_stream(struct worker_report *into, const struct stream_stats *from)
+static void add_stream(struct worker_report *into, const struct stream_stats *from)
 {
 	into->conn.connections += from->streams;
 	into->conn.accepted += from->accepted;
@@ -131,7 +131,7 @@ static void report_answered(struct worker_message *m)
 	struct conn_info *all = NULL;
 
 	status_add_conn(total, &from->conn);
-	status_add_stream(total, &from->stream);
+	add_stream(total, &from->stream);
 	service_counts_add(&total->service, &from->service);
 	status->busy[from->worker] = from->busy;
 	buckets_merge(&total->turns, &from->turns);

@@ -92,10 +92,9 @@ struct stream_group {
 	uint64_t look;        /* when to look at those that are stuck or idle */
 	unsigned empty, skip; /* epoll_wait() found nothing so many times; turns until the next one */
 	uint64_t visit;       /* when the visit began, by attr.clock */
-	bool writing;         /* streams may have become ready since the last turn */
 	unsigned sockets;
 	struct stream_rdma *rdma; /* NULL: no clients come by RDMA */
-	struct list streams, ready, timed, quiet, dying;
+	struct list streams, ready, timed, quiet;
 	struct stream_stats stats;
 	char *spare[STREAM_SPARES];
 	unsigned spares;

@@ -23,7 +23,6 @@ int stream_group_create(const struct stream_attr *attr, struct stream_group **ou
 	list_init(&group->ready);
 	list_init(&group->timed);
 	list_init(&group->quiet);
-	list_init(&group->dying);
 	group->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (group->epoll < 0) {
 		rc = -errno;

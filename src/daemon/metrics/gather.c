@@ -151,7 +151,7 @@ static json_t *devices_json(const struct daemon *d)
 	return f ? json_string(fabric_devices(f->fabric)) : NULL;
 }
 
-enum metrics_state metrics_state_of(const struct daemon *d)
+static enum metrics_state state_of(const struct daemon *d)
 {
 	return d->draining || d->ending ? METRICS_DRAINING : METRICS_READY;
 }
@@ -176,7 +176,7 @@ json_t *metrics_gather(const struct status *status)
 	json_object_set_new(o, "resources", status_resources_json(status));
 	json_object_set_new(o, "build", build_json(d));
 	json_object_set_new(o, "process", process_json(d));
-	json_object_set_new(o, "states", states_json(metrics_state_of(d)));
+	json_object_set_new(o, "states", states_json(state_of(d)));
 	json_object_set_new(o, "log_states", log_states_json(log));
 	json_object_set_new(o, "transports", transports_json(d));
 	json_object_set_new(o, "connections_of", connections_json(d, &status->total));
