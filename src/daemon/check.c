@@ -181,7 +181,7 @@ static int check_plain(void *arg, const struct address_socket *at)
 	return rc ? rc : check_taken(plain->taken, plain->setting, at);
 }
 
-/* Check where a service's clients come whose connections are streams. */
+/* Check where the clients of a service come whose connections are streams. */
 static int check_door(struct daemon *d, const struct service *service, const struct service_door *door,
 		      struct taken *taken)
 {

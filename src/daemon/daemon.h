@@ -254,7 +254,7 @@ int fabrics_give_up(struct daemon *daemon);
 bool fabrics_spoilt(const struct daemon *daemon);
 /* The one that has this transport; NULL: it is not open. */
 struct daemon_fabric *fabrics_find(struct daemon *daemon, const struct fabric_transport *transport);
-/* The one of transports whose bytes a device moves; NULL: there is none. */
+/* The fabric whose bytes a device moves; NULL: there is none. */
 const struct daemon_fabric *fabrics_device(const struct daemon *daemon);
 /* The number of devices that move the bytes of transports. Memory that is registered with them cannot be swapped
  * out. */
@@ -282,8 +282,8 @@ enum worker_verb {
 /* What a report lists. */
 enum status_list {
 	STATUS_NO_LIST,
-	STATUS_LIST, /* the connections, or the one of an id */
-	STATUS_END,  /* the one of an id, which is ended */
+	STATUS_LIST, /* the connections, or the connection of an id */
+	STATUS_END,  /* the connection of an id, which is ended */
 	STATUS_HOT,  /* no connection, but hot keys, which are looked for no more */
 };
 
@@ -349,8 +349,8 @@ void workers_stop(struct daemon *daemon);
 /* False: the worker's inbox is full and the message is still the caller's. */
 bool worker_send(struct worker *worker, struct worker_message *message);
 void workers_tell(struct daemon *daemon, enum worker_word word);
-/* Whether each has begun a turn at `since` or later; the log names one that has not. It wakes all for the next look, so
- * `since` is when the last call was, as its `now`; 0: there was none. */
+/* Whether each worker has begun a turn at `since` or later; the log names a worker that has not. It wakes all for the
+ * next look, so `since` is when the last call was, as its `now`; 0: there was none. */
 bool workers_turned(struct daemon *daemon, uint64_t since, uint64_t now);
 /* Connections, and requests on the way to a worker. */
 uint64_t workers_load(const struct daemon *daemon);
@@ -387,7 +387,7 @@ struct listener {
 	char address[256];
 	bool exposed;                 /* other machines reach it */
 	bool native;                  /* takes requests of rdmad's own clients */
-	const struct service *stream; /* has those of Valkey's clients, which have no magic; NULL: none */
+	const struct service *stream; /* for requests of Valkey's clients, which have no magic; NULL: it takes none */
 };
 
 /* 0 or an exit status; then nothing listens. */

@@ -170,7 +170,7 @@ static const struct setting grouped[] = {
 
 	{"metrics.listen", SETTING_LIST, AT(metrics_listen), NULL, .check = setting_check_host, .sample = "127.0.0.1",
 	 .help = "Addresses, host[:port], where a monitoring system reads metrics by HTTP, see rdmad-metrics(7);\n"
-		 "of a port that is not named, 7472. Every host that reaches one may. Unset: none."},
+		 "by default port 7472. Every host that reaches such an address may read them. Unset: none."},
 
 	{"log.level", SETTING_CHOICE, AT(log_level), "info", .choices = levels, .reload = true,
 	 .help = "\"error\", \"warn\", \"info\" or \"debug\"."},

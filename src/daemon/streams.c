@@ -75,7 +75,7 @@ static bool hand_over(struct daemon *d, const struct service *service, int fd, s
 	return false;
 }
 
-/* One of both: a descriptor, or a request. */
+/* A client came: by the descriptor, or, where `request` is not NULL, by RDMA. */
 static void came(struct daemon *d, const struct service *service, int fd, struct fabric_request *request,
 		 const struct fabric_source *of)
 {

@@ -15,7 +15,7 @@
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define REPORT_STEP 256          /* connections that are looked at in one turn, for a report */
 #define ARM_FAILED_WAIT TIME_MS
-#define HOT_LIMIT (60 * TIME_S) /* where nobody asks for what was found */
+#define HOT_LIMIT (60 * TIME_S) /* where no operator asks for what was found */
 #define INBOX_TURN 2      /* messages of one turn: a connection may take a queue pair, and others wait meanwhile */
 #define PUBLISH_TURNS 16  /* that find nothing, until the main thread learns what is new all the same */
 #define BUSY_POLL TIME_MS /* polled at least, while other processes work for our connections */
@@ -811,7 +811,7 @@ bool workers_turned(struct daemon *d, uint64_t since, uint64_t now)
 
 		worker_judge(w, turned >= since, now - MIN(turned, now));
 		all &= !w->stuck;
-		loop_wake(w->loop); /* one that sleeps turns until the next look, too */
+		loop_wake(w->loop); /* a worker that sleeps turns until the next look, too */
 	}
 	return all;
 }

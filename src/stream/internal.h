@@ -89,7 +89,7 @@ struct stream_group {
 	struct stream_attr attr;
 	int epoll;
 	uint64_t now;
-	uint64_t look;        /* when to look at those that are stuck or idle */
+	uint64_t look;        /* when to look at streams that are stuck or idle */
 	unsigned empty, skip; /* epoll_wait() found nothing so many times; turns until the next one */
 	uint64_t visit;       /* when the visit began, by attr.clock */
 	unsigned sockets;

@@ -408,7 +408,7 @@ static int check_device(const struct fabric_request *request, struct rdma_stream
 	return -EOPNOTSUPP;
 }
 
-/* Fresh memory is zeros, and so a client that says that bytes came, and writes none, does not get another one's. */
+/* Fresh memory is zeros: a client that says that bytes came, and writes none, does not get those of another client. */
 static int take_buffer(struct stream *s)
 {
 	struct stream_group *group = s->group;

@@ -74,7 +74,7 @@ struct rdma_stream {
 	const struct fabric_region *values;
 	uint32_t inline_size;
 	unsigned owed;      /* bits 1 << enum rdma_opcode: messages to send */
-	uint16_t select;    /* of the one about features */
+	uint16_t select;    /* of the message about features */
 	uint64_t messages;  /* that came, and writes of nothing */
 	uint64_t last;      /* when something was posted */
 	uint64_t settle_by; /* a close in peace waits so long for what is on its way */

@@ -261,8 +261,8 @@ void stream_rdma_sent(struct stream *s)
 		stream_make_ready(s);
 }
 
-/* Requests that do not tell of their end are followed by one that writes nothing, and does. A client that is dead does
- * not keep its stream from ending. */
+/* Requests that do not tell of their end are followed by a request that writes nothing, and tells of it. A client that
+ * is dead does not keep its stream from ending. */
 bool stream_rdma_settled(struct stream *s)
 {
 	struct fabric_wr nothing = {.opcode = FABRIC_WRITE};

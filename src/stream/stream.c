@@ -202,7 +202,7 @@ static void look_at_timed(struct stream_group *group)
 	}
 }
 
-/* One that is closed in peace stays until what was written has left. */
+/* A stream that is closed in peace stays until what was written has left. */
 static bool is_over(struct stream *s)
 {
 	return s->closing && (s->error || (!s->out.waiting && s->transport->settled(s)));

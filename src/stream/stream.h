@@ -97,7 +97,7 @@ struct stream_info {
 	char peer[128], local[128];
 	char key[AUTH_NAME_MAX + 1]; /* as auth_admission_name() */
 	uint64_t bytes_in, bytes_out;
-	uint64_t requests, answered; /* that stream_served() told of; of them, those whose answers have left */
+	uint64_t requests, answered; /* requests that stream_served() told of; requests whose answers have left */
 	uint64_t opened, active;     /* time_now() scale: accepted, last said something */
 	uint64_t waiting_bytes;      /* to leave */
 	size_t unused_bytes;         /* that came */

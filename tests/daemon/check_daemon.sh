@@ -151,7 +151,7 @@ test_machine() {
 	test_machine_stays
 }
 
-# Where others than clients of rdmad come.
+# Where clients of other protocols come.
 test_machine_others() {
 	configure 'metrics.listen = ["192.0.2.1"];'
 	ends 71 "cannot listen on 192.0.2.1:7472 for metrics: Cannot assign requested address" "$rdmad" -t -c "$dir/rdmad.conf"
@@ -170,7 +170,7 @@ test_machine_others() {
 	configure 'resp.rdma = ["127.0.0.1"];'
 	ends 69 "cannot listen on rdma 127.0.0.1" "$rdmad" -t -c "$dir/rdmad.conf"
 	ends 69 "cannot listen on rdma 127.0.0.1" "$rdmad" -c "$dir/rdmad.conf"
-	configure 'services = ["ping"];' 'resp.rdma = ["127.0.0.1"];' # which nobody serves
+	configure 'services = ["ping"];' 'resp.rdma = ["127.0.0.1"];' # of a service that is not offered
 	ends 0 "no errors" "$rdmad" -t -c "$dir/rdmad.conf"
 }
 

@@ -9,7 +9,7 @@
 #include "config.h"
 #endif
 
-/* Each with 0, but the one that holds. */
+/* Each name with 0, but with 1 the name that holds. */
 static json_t *one_of(const char *const names[], size_t n, const char *holds)
 {
 	json_t *o = json_object();
