@@ -279,7 +279,7 @@ static int check_services(const struct daemon *d)
 		const struct service *service = service_find(id);
 
 		if (service && service->check && daemon_serves(d, id))
-			rc = first(rc, daemon_exit_status(service->check(d->config->service[id])));
+			rc = first(rc, daemon_exit_status(service->check(d->config->service[id], d->config->services)));
 	}
 	return rc;
 }

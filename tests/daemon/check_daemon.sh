@@ -170,6 +170,10 @@ test_machine_others() {
 	configure 'resp.rdma = ["127.0.0.1"];'
 	ends 69 "cannot listen on rdma 127.0.0.1" "$rdmad" -t -c "$dir/rdmad.conf"
 	ends 69 "cannot listen on rdma 127.0.0.1" "$rdmad" -c "$dir/rdmad.conf"
+	configure 'services = ["ping", "resp"];' 'resp.listen = ["127.0.0.1:0"];'
+	ends 78 'add "kv" to services' "$rdmad" -t -c "$dir/rdmad.conf"
+	configure 'services = ["ping", "resp"];'
+	ends 0 "no errors" "$rdmad" -t -c "$dir/rdmad.conf"
 	configure 'services = ["ping"];' 'resp.rdma = ["127.0.0.1"];' # of a service that is not offered
 	ends 0 "no errors" "$rdmad" -t -c "$dir/rdmad.conf"
 }

@@ -1,14 +1,19 @@
 /* setting.c: what the settings and passwords of such services have in common. */
 #include "service/text/text.h"
 
-int text_offered(const struct service_host *host, const struct text_settings *s, const char *name)
+int text_offered(const struct text_settings *s, bool kv, const char *name)
 {
 	if (!s->listen.count && !s->unix_socket && !s->rdma.count)
 		return SERVICE_NOT_OFFERED;
-	if (service_is_open(host->shared, WIRE_KV))
+	if (kv)
 		return 0;
 	log_error(name, "%s.listen asks for clients whose keys are those of kv: add \"kv\" to services", name);
 	return -EINVAL;
+}
+
+int text_check(const void *values, uint64_t services, const char *name)
+{
+	return MIN(text_offered(values, services & 1ull << WIRE_KV, name), 0);
 }
 
 unsigned text_descriptors(const void *values)

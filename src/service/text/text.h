@@ -179,10 +179,11 @@ struct text_settings {
 	}
 
 /* Whether there is such a service: 0, SERVICE_NOT_OFFERED, or -EINVAL, logged: there is no kv. */
-int text_offered(const struct service_host *host, const struct text_settings *s, const char *name);
-unsigned text_descriptors(const void *values);                /* struct service's */
-void text_door(const void *values, struct service_door *out); /* the same */
-unsigned text_tcp_port(const struct text_settings *s);        /* of the first address; 0: there is none */
+int text_offered(const struct text_settings *s, bool kv, const char *name);
+int text_check(const void *values, uint64_t services, const char *name); /* for struct service's */
+unsigned text_descriptors(const void *values);                           /* struct service's */
+void text_door(const void *values, struct service_door *out);            /* the same */
+unsigned text_tcp_port(const struct text_settings *s);                   /* of the first address; 0: there is none */
 /* Whether a password may come by this socket: nobody on the way can hear it, or that is allowed. */
 bool text_takes_password(const struct text_settings *s, int fd);
 
