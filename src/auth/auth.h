@@ -51,14 +51,13 @@ char *auth_key_fingerprint(const struct auth_key *key, char out[static 9]);
  * followed where it is a symbolic link. Empty lines and lines that begin with # are passed over.
  */
 
-/* A table of keys, which does not change. It is counted: it ends with its last reference. */
+/* A table of keys, which does not change. */
 struct auth_keys;
 
-/* 0 with one reference, -ENOENT where there is no such file, or another -errno; logged, with the line, but not -ENOENT.
+/* 0, -ENOENT where there is no such file, or another -errno; logged, with the line, but not -ENOENT.
  * A file without a key is -EINVAL. */
 int auth_keys_load(const char *path, struct auth_keys **out);
-struct auth_keys *auth_keys_get(struct auth_keys *keys);
-void auth_keys_put(struct auth_keys *keys); /* NULL is passed over */
+void auth_keys_free(struct auth_keys *keys); /* NULL is passed over */
 /* The key of that number; NULL: there is none. Valid with the table. */
 const struct auth_key *auth_keys_find(const struct auth_keys *keys, uint16_t id);
 /* The keys by their numbers, in order: from 0 to the count. */
@@ -201,10 +200,9 @@ extern const struct auth_client auth_nothing;    /* for a client that no line is
 
 struct auth_clients;
 
-/* `services`: their names, until NULL. 0 with one reference, -ENOENT, or another -errno; logged but -ENOENT. */
+/* `services`: their names, until NULL. 0, -ENOENT, or another -errno; logged but -ENOENT. */
 int auth_clients_load(const char *path, const char *const *services, struct auth_clients **out);
-struct auth_clients *auth_clients_get(struct auth_clients *clients);
-void auth_clients_put(struct auth_clients *clients);
+void auth_clients_free(struct auth_clients *clients);
 /* The line about the client of that name, else that of "*", else auth_nothing. Valid with the table. NULL for the
  * table: auth_everything. */
 const struct auth_client *auth_clients_find(const struct auth_clients *clients, const char *name);

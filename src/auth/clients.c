@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 struct auth_clients {
-	_Atomic uint32_t references;
 	size_t count;
 	struct auth_client *client; /* by name */
 };
@@ -221,10 +220,8 @@ int auth_clients_parse(const char *path, const char *text, size_t length, const 
 
 	while (auth_lines_next(&lines))
 		most++;
-	if (clients) {
-		atomic_init(&clients->references, 1);
+	if (clients)
 		clients->client = calloc(most, sizeof(clients->client[0]));
-	}
 	if (clients && clients->client)
 		rc = parse_lines(path, text, length, services, clients);
 	else
@@ -232,7 +229,7 @@ int auth_clients_parse(const char *path, const char *text, size_t length, const 
 	if (rc == 0)
 		*out = clients;
 	else
-		auth_clients_put(clients);
+		auth_clients_free(clients);
 	return rc;
 }
 
@@ -249,15 +246,9 @@ int auth_clients_load(const char *path, const char *const *services, struct auth
 	return rc;
 }
 
-struct auth_clients *auth_clients_get(struct auth_clients *clients)
+void auth_clients_free(struct auth_clients *clients)
 {
-	atomic_fetch_add(&clients->references, 1);
-	return clients;
-}
-
-void auth_clients_put(struct auth_clients *clients)
-{
-	if (!clients || atomic_fetch_sub(&clients->references, 1) > 1)
+	if (!clients)
 		return;
 	for (size_t i = 0; i < clients->count; i++) {
 		free(clients->client[i].text);

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 struct auth_keys {
-	_Atomic uint32_t references;
 	size_t count;
 	struct auth_key key[]; /* by number */
 };
@@ -69,7 +68,6 @@ int auth_keys_parse(const char *path, const char *text, size_t length, bool empt
 	/* It gives memory whose end is that of a page, so the size decides of the alignment. */
 	keys = sodium_malloc((sizeof(*keys) + most * sizeof(keys->key[0]) + 15) & ~(size_t)15);
 	if (keys) {
-		atomic_init(&keys->references, 1);
 		keys->count = 0;
 		rc = fill_table(path, text, length, keys);
 	} else {
@@ -99,15 +97,9 @@ int auth_keys_load(const char *path, struct auth_keys **out)
 	return rc;
 }
 
-struct auth_keys *auth_keys_get(struct auth_keys *keys)
+void auth_keys_free(struct auth_keys *keys)
 {
-	atomic_fetch_add(&keys->references, 1);
-	return keys;
-}
-
-void auth_keys_put(struct auth_keys *keys)
-{
-	if (keys && atomic_fetch_sub(&keys->references, 1) == 1)
+	if (keys)
 		sodium_free(keys);
 }
 
@@ -184,7 +176,7 @@ static int append_locked(int fd, const char *path, const char *name, struct auth
 	auth_file_end(text, length);
 	if (rc == 0)
 		rc = auth_key_new(free_id(keys), name, out);
-	auth_keys_put(keys);
+	auth_keys_free(keys);
 	if (rc != 0)
 		return rc;
 	auth_key_format(out, line + 1);

@@ -53,8 +53,8 @@ void auth_table_put(struct auth_table *table)
 {
 	if (!table || atomic_fetch_sub(&table->references, 1) > 1)
 		return;
-	auth_keys_put(table->keys);
-	auth_clients_put(table->clients);
+	auth_keys_free(table->keys);
+	auth_clients_free(table->clients);
 	sodium_free(table);
 }
 

@@ -103,6 +103,20 @@ bool setting_check_path(const char *text, char *why, size_t size)
 	return false;
 }
 
+bool setting_check_host(const char *text, char *why, size_t size)
+{
+	struct address address;
+	bool valid;
+
+	log_hush_begin(); /* the caller says it, with its place */
+	valid = address_parse(text, &address) == 0;
+	snprintf(why, size, "%s", log_hush_end());
+	if (!valid || (!*address.scheme && !address.path))
+		return valid;
+	snprintf(why, size, "\"%s\" is not host or host:port; the path of a UNIX socket is for unix_socket", text);
+	return false;
+}
+
 static bool set_string(const struct target *t, const char *text)
 {
 	char **at = field(t->setting, t->values), *copy;

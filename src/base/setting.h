@@ -77,5 +77,7 @@ const char *setting_choice(const struct setting *s, unsigned i);
 
 /* For `check`: a path from / that also fits a UNIX socket. */
 bool setting_check_path(const char *text, char *why, size_t size);
+/* The same: "host" or "host:port". */
+bool setting_check_host(const char *text, char *why, size_t size);
 
 #endif

@@ -81,7 +81,7 @@ static int command_list(const struct ctl_arguments *arguments)
 		ctl_table_cell(&table, "%s", key->name);
 		ctl_table_cell(&table, "%s", print);
 	}
-	auth_keys_put(keys);
+	auth_keys_free(keys);
 	if (list)
 		rc = ctl_json_print(json_pack("{s:o}", "keys", list));
 	else
@@ -119,7 +119,7 @@ static int command_resp(const struct ctl_arguments *arguments)
 			puts(password);
 	}
 	auth_wipe(password, sizeof(password));
-	auth_keys_put(keys);
+	auth_keys_free(keys);
 	return rc;
 }
 

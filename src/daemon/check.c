@@ -6,26 +6,30 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-/* Bind to the address, and close it at once. A port that is in use is the running daemon's as a rule. */
-static int try_address(const struct fabric_transport *transport, const struct address_socket *at)
+/* The first of what is wrong counts. */
+static int first(int rc, int status)
+{
+	return rc ? rc : status;
+}
+
+/* Bind to the address, and close it at once: 0 or -errno. A port that is in use is the running daemon's as a rule. */
+static int try_address(const struct address_socket *at)
 {
 	const struct sockaddr *sa = (const struct sockaddr *)&at->sa;
 	int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1, rc = 0;
 	char text[128];
 
-	address_format_socket(sa, text, sizeof(text));
 	if (fd >= 0)
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (fd < 0 || bind(fd, sa, at->len) != 0)
 		rc = -errno;
 	if (fd >= 0)
 		close(fd);
-	if (rc == -EADDRINUSE)
-		log_info("rdmad", "%s %s is in use now: no error if a running rdmad has it", transport->name, text);
-	if (rc == 0 || rc == -EADDRINUSE)
-		return 0;
-	return log_fail(daemon_exit_status(rc), "rdmad", "cannot listen on %s %s: %s%s (RD-5001)", transport->name,
-			text, strerror(-rc), listen_advice(sa, rc));
+	if (rc != -EADDRINUSE)
+		return rc;
+	log_info("rdmad", "tcp %s is in use now: no error if a running rdmad has it",
+		 address_format_socket(sa, text, sizeof(text)));
+	return 0;
 }
 
 /* Whether two sockets cannot both be bound. Ports that the system chooses never collide. */
@@ -47,23 +51,31 @@ static bool sockets_collide(const struct sockaddr_storage *a, const struct socka
 
 /* Sockets of the addresses so far, which later ones would find in use. */
 struct taken {
-	struct sockaddr_storage at[SETTING_LIST_MAX * ADDRESS_SOCKETS];
+	struct {
+		struct sockaddr_storage at;
+		const char *setting;
+	} socket[4 * SETTING_LIST_MAX * ADDRESS_SOCKETS];
 	unsigned count;
 };
 
-static int check_taken(struct taken *taken, const struct fabric_transport *transport, const struct address_socket *at)
+/* 0 or an exit status. */
+static int check_taken(struct taken *taken, const char *setting, const struct address_socket *at)
 {
+	const char *other;
 	char text[128];
 
 	for (unsigned i = 0; i < taken->count; i++) {
-		if (!sockets_collide(&taken->at[i], &at->sa))
+		if (!sockets_collide(&taken->socket[i].at, &at->sa))
 			continue;
-		address_format_socket((const struct sockaddr *)&at->sa, text, sizeof(text));
-		return log_fail(daemon_exit_status(-EADDRINUSE), "rdmad", "cannot listen on %s %s: listen has it twice",
-				transport->name, text);
+		other = taken->socket[i].setting;
+		return log_fail(daemon_exit_status(-EADDRINUSE), "rdmad", "cannot listen on tcp %s: %s has it %s",
+				address_format_socket((const struct sockaddr *)&at->sa, text, sizeof(text)), other,
+				strcmp(other, setting) == 0 ? "twice" : "already");
 	}
-	if (taken->count < ARRAY_SIZE(taken->at))
-		taken->at[taken->count++] = at->sa;
+	if (taken->count < ARRAY_SIZE(taken->socket)) {
+		taken->socket[taken->count].at = at->sa;
+		taken->socket[taken->count++].setting = setting;
+	}
 	return 0;
 }
 
@@ -88,17 +100,22 @@ static int check_transport(struct daemon *d, const struct fabric_transport *tran
 		return EX_NOHOST;
 	for (int i = 0; i < count; i++) {
 		const struct sockaddr *sa = (const struct sockaddr *)&at[i].sa;
-		int status;
+		int error;
 
 		if (listen_is_exposed(sa) &&
 		    !access_may_expose(d->config, d->access, address_format_socket(sa, text, sizeof(text))))
 			return EX_CONFIG;
 		if (transport->device)
 			continue;
-		status = try_address(transport, &at[i]);
-		bad += status != 0;
-		rc = rc ? rc : status;
-		twice = twice || status ? twice : check_taken(taken, transport, &at[i]);
+		error = try_address(&at[i]);
+		bad += error != 0;
+		if (error == 0)
+			twice = first(twice, check_taken(taken, "listen", &at[i]));
+		else
+			rc = first(rc, log_fail(daemon_exit_status(error), "rdmad",
+						"cannot listen on %s %s: %s%s (RD-5001)", transport->name,
+						address_format_socket(sa, text, sizeof(text)), strerror(-error),
+						listen_advice(sa, error)));
 	}
 	return bad && bad == count ? rc : twice; /* of a name one address is enough */
 }
@@ -136,10 +153,68 @@ static int check_address(struct daemon *d, const char *text, struct taken *taken
 		return EX_CONFIG;
 	if (address.path)
 		return check_socket("listen", address.host);
-	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++) {
-		int status = check_transport(d, &fabric_transports[i], &address, taken);
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		rc = first(rc, check_transport(d, &fabric_transports[i], &address, taken));
+	return rc;
+}
 
-		rc = rc ? rc : status;
+/* A setting with addresses that are TCP's alone. */
+struct plain {
+	struct daemon *daemon;
+	struct taken *taken;
+	const char *setting;
+	bool keys; /* other machines may come only with them */
+};
+
+static int check_plain(void *arg, const struct address_socket *at)
+{
+	const struct sockaddr *sa = (const struct sockaddr *)&at->sa;
+	const struct plain *plain = arg;
+	char text[128];
+	int rc;
+
+	if (plain->keys && listen_is_exposed(sa) &&
+	    !access_may_expose(plain->daemon->config, plain->daemon->access,
+			       address_format_socket(sa, text, sizeof(text))))
+		return EX_CONFIG;
+	rc = try_address(at);
+	return rc ? rc : check_taken(plain->taken, plain->setting, at);
+}
+
+/* Check where the clients of a service come whose connections are streams. */
+static int check_door(struct daemon *d, const struct service *service, const struct service_door *door,
+		      struct taken *taken)
+{
+	const char *name = wire_service_name(service->id);
+	struct plain plain = {d, taken, name, true};
+	char what[64];
+	int rc = 0;
+
+	for (unsigned i = 0; i < door->listen->count; i++)
+		rc = first(rc, listen_each(door->listen->item[i], door->port, name, check_plain, &plain));
+	snprintf(what, sizeof(what), "%s.unix_socket", name);
+	if (door->unix_socket)
+		rc = first(rc, check_socket(what, door->unix_socket));
+	for (unsigned i = 0; i < door->rdma->count; i++)
+		rc = first(rc, streams_listen_rdma(d, service, door, door->rdma->item[i], true));
+	return rc;
+}
+
+/* Check what listens beside `listen`. */
+static int check_others(struct daemon *d, struct taken *taken)
+{
+	const struct setting_list *metrics = &d->config->metrics_listen;
+	struct plain plain = {d, taken, "metrics.listen", false};
+	int rc = 0;
+
+	for (unsigned i = 0; i < metrics->count; i++)
+		rc = first(rc, listen_each(metrics->item[i], METRICS_PORT, "metrics", check_plain, &plain));
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		struct service_door door;
+		const struct service *service = streams_door(d, id, &door);
+
+		if (service)
+			rc = first(rc, check_door(d, service, &door, taken));
 	}
 	return rc;
 }
@@ -185,11 +260,8 @@ static int check_files(const struct config *c)
 {
 	int rc = check_socket("control.socket", c->control_socket), bad = 0;
 
-	if (listens_on_path(c)) {
-		int status = check_socket("unix_socket", c->unix_socket);
-
-		rc = rc ? rc : status;
-	}
+	if (listens_on_path(c))
+		rc = first(rc, check_socket("unix_socket", c->unix_socket));
 	if (strncmp(c->log_target, "file:", 5) == 0)
 		bad += check_writable("log.target", c->log_target + 5) != 0;
 	if (c->pid_file)
@@ -205,33 +277,29 @@ static int check_services(const struct daemon *d)
 		log_warn("rdmad", "services is empty: no client is served");
 	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
 		const struct service *service = service_find(id);
-		int error = 0;
 
 		if (service && service->check && daemon_serves(d, id))
-			error = service->check(d->config->service[id]);
-		rc = rc ? rc : daemon_exit_status(error);
+			rc = first(rc, daemon_exit_status(service->check(d->config->service[id], d->config->services)));
 	}
 	return rc;
 }
 
 int check_machine(struct daemon *d)
 {
-	int status[4 + SETTING_LIST_MAX], n = 0, rc = 0;
 	struct taken taken = {.count = 0};
+	int rc = fabrics_try(d);
 
-	status[n++] = fabrics_try(d);
 	for (unsigned i = 0; i < FABRIC_TRANSPORTS && d->config->device; i++) /* no error: the daemon starts without */
 		if (fabric_transports[i].device && config_allows(d->config, &fabric_transports[i]) &&
 		    !fabrics_find(d, &fabric_transports[i]))
 			log_warn("rdmad", "device is \"%s\", and there is no %s: %s", d->config->device,
 				 fabric_transports[i].name, fabrics_reason(d, &fabric_transports[i]));
 	for (unsigned i = 0; i < d->config->listen.count; i++)
-		status[n++] = check_address(d, d->config->listen.item[i], &taken);
-	status[n++] = check_any(d);
-	status[n++] = check_files(d->config);
-	status[n++] = check_services(d);
-	while (n-- > 0)
-		rc = status[n] ? status[n] : rc;
+		rc = first(rc, check_address(d, d->config->listen.item[i], &taken));
+	rc = first(rc, check_others(d, &taken));
+	rc = first(rc, check_any(d));
+	rc = first(rc, check_files(d->config));
+	rc = first(rc, check_services(d));
 	fabrics_close(d);
 	return rc;
 }

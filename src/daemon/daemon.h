@@ -254,6 +254,8 @@ int fabrics_give_up(struct daemon *daemon);
 bool fabrics_spoilt(const struct daemon *daemon);
 /* The one that has this transport; NULL: it is not open. */
 struct daemon_fabric *fabrics_find(struct daemon *daemon, const struct fabric_transport *transport);
+/* The fabric whose bytes a device moves; NULL: there is none. */
+const struct daemon_fabric *fabrics_device(const struct daemon *daemon);
 /* The number of devices that move the bytes of transports. Memory that is registered with them cannot be swapped
  * out. */
 unsigned fabrics_devices(const struct daemon *daemon);
@@ -280,8 +282,8 @@ enum worker_verb {
 /* What a report lists. */
 enum status_list {
 	STATUS_NO_LIST,
-	STATUS_LIST, /* the connections, or the one of an id */
-	STATUS_END,  /* the one of an id, which is ended */
+	STATUS_LIST, /* the connections, or the connection of an id */
+	STATUS_END,  /* the connection of an id, which is ended */
 	STATUS_HOT,  /* no connection, but hot keys, which are looked for no more */
 };
 
@@ -347,8 +349,8 @@ void workers_stop(struct daemon *daemon);
 /* False: the worker's inbox is full and the message is still the caller's. */
 bool worker_send(struct worker *worker, struct worker_message *message);
 void workers_tell(struct daemon *daemon, enum worker_word word);
-/* Whether each has begun a turn at `since` or later; the log names one that has not. It wakes all for the next look, so
- * `since` is when the last call was, as its `now`; 0: there was none. */
+/* Whether each worker has begun a turn at `since` or later; the log names a worker that has not. It wakes all for the
+ * next look, so `since` is when the last call was, as its `now`; 0: there was none. */
 bool workers_turned(struct daemon *daemon, uint64_t since, uint64_t now);
 /* Connections, and requests on the way to a worker. */
 uint64_t workers_load(const struct daemon *daemon);
@@ -385,7 +387,7 @@ struct listener {
 	char address[256];
 	bool exposed;                 /* other machines reach it */
 	bool native;                  /* takes requests of rdmad's own clients */
-	const struct service *stream; /* has those of Valkey's clients, which have no magic; NULL: none */
+	const struct service *stream; /* for requests of Valkey's clients, which have no magic; NULL: it takes none */
 };
 
 /* 0 or an exit status; then nothing listens. */
@@ -395,8 +397,10 @@ void listeners_close(struct daemon *daemon);
 unsigned listeners_port(const struct daemon *daemon);       /* the first that has one; 0: none */
 const char *listeners_exposed(const struct daemon *daemon); /* the first that other machines reach; NULL: none */
 bool listen_is_exposed(const struct sockaddr *sa);
-/* Take clients of Valkey's protocol over RDMA, too; 0 or an exit status. */
-int listeners_open_rdma(struct daemon *daemon, const struct service *service, const struct address *address);
+/* Take clients of Valkey's protocol over RDMA, too; `check`: look whether that could be, as far as can be told without
+ * listening. 0 or an exit status. */
+int listeners_open_rdma(struct daemon *daemon, const struct service *service, const struct address *address,
+			bool check);
 /* What is asked before a client is handed to a worker, in this order. How many connections there may be before this
  * source is refused; whether it may come at all; and one connection more of it. */
 uint64_t listeners_places(const struct daemon *daemon, const struct fabric_source *of);
@@ -410,6 +414,10 @@ const char *listen_advice(const struct sockaddr *sa, int error); /* "" or what t
  * streams.c: the same for services whose connections are streams. Main thread.
  */
 int listen_tcp(const struct sockaddr *sa, socklen_t len, int *out); /* 0 or -errno */
+/* Call `listen` for each address of "host[:port]", for clients of `what`: 0, -errno, or an exit status, logged. The
+ * machine may lack one address of a name, or a whole family. 0 or an exit status, logged. */
+int listen_each(const char *text, uint64_t port, const char *what,
+		int (*listen)(void *arg, const struct address_socket *at), void *arg);
 
 struct stream_listener {
 	int fd;
@@ -426,6 +434,11 @@ struct stream_listener {
 
 #define STREAM_LISTENERS 32
 
+/* The service of this number, if it is offered and has a door, which is filled in; else NULL. */
+const struct service *streams_door(const struct daemon *daemon, unsigned id, struct service_door *door);
+/* By RDMA, at an address of its door; `check`: as listeners_open_rdma(). 0 or an exit status. */
+int streams_listen_rdma(struct daemon *daemon, const struct service *service, const struct service_door *door,
+			const char *text, bool check);
 /* 0 or an exit status; then none of them listens. */
 int streams_open(struct daemon *daemon);
 void streams_close(struct daemon *daemon);
@@ -434,8 +447,8 @@ void streams_tick(struct daemon *daemon); /* now and then */
 void streams_refuse(const struct service *service, int fd, struct fabric_request *request, enum wire_reason reason);
 /* A client asks by RDMA: hands it to a worker, or refuses it. */
 void streams_requested(struct daemon *daemon, const struct service *service, struct fabric_request *request);
-/* What the workers' streams have for such clients; domain NULL: none come. */
-struct stream_rdma_attr streams_rdma(struct daemon *daemon);
+/* Find out what the workers' streams have for such clients: daemon->rdma. */
+void streams_find_rdma(struct daemon *daemon);
 
 /*
  * check.c: whether this machine lets the configuration start, as far as can be found out beside a daemon that runs with
@@ -465,7 +478,6 @@ struct status {
 };
 
 void status_add_conn(struct worker_report *into, const struct conn_group_stats *from);
-void status_add_stream(struct worker_report *into, const struct stream_stats *from);
 /* Ask every worker; done() comes in the main loop when all have answered. `only`: see struct worker_report. -ENOMEM. */
 int status_gather(struct daemon *daemon, enum status_list list, uint64_t only,
 		  void (*done)(void *arg, struct status *status), void *arg);
@@ -486,7 +498,6 @@ void status_log(void *arg, struct status *status);
 struct metrics_server;
 enum metrics_state { METRICS_LOADING, METRICS_READY, METRICS_DRAINING };
 
-enum metrics_state metrics_state_of(const struct daemon *daemon); /* that has started */
 /* The answer to rdmactl metrics. NULL: no memory. */
 struct json_t *metrics_json(const struct status *status);
 /* By HTTP, where the configuration has an address for it: 0 or an exit status. */
@@ -534,7 +545,8 @@ struct daemon {
 	struct worker **worker;
 	unsigned workers;
 	struct conn_munge *munge;       /* asked by the workers' connections */
-	struct memory_budget rdma;      /* of windows of Valkey's clients */
+	struct stream_rdma_attr rdma;   /* of Valkey's clients; domain NULL: none come */
+	struct memory_budget windows;   /* that they write into */
 	struct memory_budget own;       /* of buffers that connections have of their own */
 	uint64_t connections_asked;     /* as configured at the start, perhaps more than the descriptors allow */
 	uint64_t connections_fit;       /* for what the workers' queues were made */

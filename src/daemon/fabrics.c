@@ -199,17 +199,24 @@ struct daemon_fabric *fabrics_find(struct daemon *d, const struct fabric_transpo
 	return NULL;
 }
 
+const struct daemon_fabric *fabrics_device(const struct daemon *d)
+{
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		for (unsigned j = 0; j < d->fabrics && fabric_transports[i].device; j++)
+			if (fabric_has(d->fabric[j].fabric, &fabric_transports[i]))
+				return &d->fabric[j];
+	return NULL;
+}
+
 unsigned fabrics_devices(const struct daemon *d)
 {
+	const struct daemon_fabric *f = fabrics_device(d);
 	struct fabric_limits limits;
 
-	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
-		for (unsigned j = 0; j < d->fabrics; j++)
-			if (fabric_transports[i].device && fabric_has(d->fabric[j].fabric, &fabric_transports[i])) {
-				fabric_limits(d->fabric[j].fabric, &limits);
-				return limits.devices;
-			}
-	return 0;
+	if (!f)
+		return 0;
+	fabric_limits(f->fabric, &limits);
+	return limits.devices;
 }
 
 /* Whether the network interface belongs to an RDMA device, by what the kernel says of its ports. */

@@ -430,7 +430,7 @@ static struct listener *listener_at(struct daemon *d, const struct fabric_transp
 }
 
 static int listen_rdma(struct daemon *d, const struct fabric_transport *transport, const struct service *service,
-		       const struct address *address, struct address_socket *at)
+		       const struct address *address, struct address_socket *at, bool check)
 {
 	struct sockaddr *sa = (struct sockaddr *)&at->sa;
 	struct listener *l;
@@ -446,16 +446,20 @@ static int listen_rdma(struct daemon *d, const struct fabric_transport *transpor
 	}
 	if (listen_is_exposed(sa) && !access_may_expose(d->config, d->access, text))
 		return EX_CONFIG;
-	rc = address_is_loopback(sa) ? -EADDRNOTAVAIL : listen_on(d, transport, address, sa, at->len, service);
+	if (address_is_loopback(sa))
+		rc = -EADDRNOTAVAIL;
+	else
+		rc = check ? 0 : listen_on(d, transport, address, sa, at->len, service);
 	if (rc == -EADDRNOTAVAIL)
 		return listen_without_device(d, transport, sa, rc, true);
 	if (rc != 0)
-		return log_fail(daemon_exit_status(rc), "rdmad", "cannot listen on %s %s for %s: %s%s", transport->name,
-				text, wire_service_name(service->id), strerror(-rc), listen_advice(sa, rc));
+		return log_fail(daemon_exit_status(rc), "rdmad", "cannot listen on %s %s for %s: %s%s (RD-5001)",
+				transport->name, text, wire_service_name(service->id), strerror(-rc),
+				listen_advice(sa, rc));
 	return 0;
 }
 
-int listeners_open_rdma(struct daemon *d, const struct service *service, const struct address *address)
+int listeners_open_rdma(struct daemon *d, const struct service *service, const struct address *address, bool check)
 {
 	const struct fabric_transport *transport = fabric_transports;
 	struct address_socket at[ADDRESS_SOCKETS];
@@ -470,7 +474,7 @@ int listeners_open_rdma(struct daemon *d, const struct service *service, const s
 	if (count < 0)
 		return EX_NOHOST;
 	for (int i = 0; i < count && rc == 0; i++)
-		rc = listen_rdma(d, transport, service, address, &at[i]);
+		rc = listen_rdma(d, transport, service, address, &at[i], check);
 	return rc;
 }
 

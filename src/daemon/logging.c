@@ -48,9 +48,9 @@ static _Atomic int file = -1;
 static atomic_bool echo = true;
 
 /* Whether the line went out whole: in one write, so that threads do not mix theirs. */
-static bool write_line(int fd, const char *line, int length, size_t size)
+static bool write_line(int fd, const char *line, int length)
 {
-	size_t n = length > 0 ? MIN((size_t)length, size - 1) : 0;
+	size_t n = length > 0 ? MIN((size_t)length, LINE_MAX_BYTES - 1) : 0;
 
 	return write(fd, line, n) == (ssize_t)n;
 }
@@ -88,52 +88,44 @@ static char *format_time(const struct timespec *when, char buf[static 32])
 	return buf;
 }
 
-/* A line without its end. Returns buf. */
-static char *format_json(const struct message *m, char buf[static LINE_MAX_BYTES])
+/* The line of a message, behind `before`; `stamped`: with the time, which one of JSON has anyway. How long. */
+static int format_line(const struct message *m, const char *before, bool stamped, char line[static LINE_MAX_BYTES])
 {
 	char text[sizeof(m->text) * LOG_JSON_MAX], stamp[32];
 
-	snprintf(buf, LINE_MAX_BYTES,
-		 "{\"time\":\"%s\",\"level\":\"%s\",\"component\":\"%s\",\"pid\":%d,\"message\":\"%s\"}",
-		 format_time(&m->when, stamp), log_level_name(m->level), m->room, (int)getpid(),
-		 log_json(m->text, text, sizeof(text)));
-	return buf;
+	format_time(&m->when, stamp);
+	if (format == LOG_FORMAT_TEXT)
+		return snprintf(line, LINE_MAX_BYTES, "%s%s%s%s %s: %s\n", before, stamped ? stamp : "",
+				stamped ? " " : "", log_level_name(m->level), m->room, m->text);
+	return snprintf(line, LINE_MAX_BYTES,
+			"%s{\"time\":\"%s\",\"level\":\"%s\",\"component\":\"%s\",\"pid\":%d,\"message\":\"%s\"}\n",
+			before, stamp, log_level_name(m->level), m->room, (int)getpid(),
+			log_json(m->text, text, sizeof(text)));
 }
 
 static bool write_stderr(const struct message *m)
 {
-	char line[LINE_MAX_BYTES + 16], json[LINE_MAX_BYTES], priority[8] = "";
-	int n;
+	char line[LINE_MAX_BYTES], priority[8] = "";
 
 	if (journal)
 		snprintf(priority, sizeof(priority), "<%d>", priorities[m->level]);
-	if (format == LOG_FORMAT_JSON)
-		n = snprintf(line, sizeof(line), "%s%s\n", priority, format_json(m, json));
-	else
-		n = snprintf(line, sizeof(line), "%s%s %s: %s\n", priority, log_level_name(m->level), m->room, m->text);
-	return write_line(STDERR_FILENO, line, n, sizeof(line));
+	return write_line(STDERR_FILENO, line, format_line(m, priority, false, line));
 }
 
 static bool write_file(const struct message *m)
 {
-	char line[LINE_MAX_BYTES + 16], json[LINE_MAX_BYTES], stamp[32];
-	int n;
+	char line[LINE_MAX_BYTES];
 
-	if (format == LOG_FORMAT_JSON)
-		n = snprintf(line, sizeof(line), "%s\n", format_json(m, json));
-	else
-		n = snprintf(line, sizeof(line), "%s %s %s: %s\n", format_time(&m->when, stamp),
-			     log_level_name(m->level), m->room, m->text);
-	return write_line(file, line, n, sizeof(line));
+	return write_line(file, line, format_line(m, "", true, line));
 }
 
 /* syslog() itself does not say whether the line was taken. */
 static bool write_syslog(const struct message *m)
 {
-	char json[LINE_MAX_BYTES];
+	char line[LINE_MAX_BYTES];
 
 	if (format == LOG_FORMAT_JSON)
-		syslog(priorities[m->level], "%s", format_json(m, json));
+		syslog(priorities[m->level], "%.*s", format_line(m, "", false, line) - 1, line);
 	else
 		syslog(priorities[m->level], "%s: %s", m->room, m->text);
 	return access(_PATH_LOG, F_OK) == 0;

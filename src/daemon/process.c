@@ -228,7 +228,7 @@ void process_check_memlock(uint64_t bytes)
 		return;
 	log_warn("process",
 		 "RLIMIT_MEMLOCK is %s, and RDMA may take %s: raise it (ulimit -l, LimitMEMLOCK=), or lower kv.memory, "
-		 "shared_receives, workers or message_size",
+		 "shared_receives, workers, message_size or resp.rdma_memory",
 		 units_human_size((double)limit.rlim_cur, has), units_human_size((double)bytes, needs));
 }
 

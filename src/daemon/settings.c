@@ -38,20 +38,6 @@ static bool check_address(const char *text, char *why, size_t size)
 	return valid;
 }
 
-static bool check_plain_address(const char *text, char *why, size_t size)
-{
-	struct address address;
-	bool valid;
-
-	log_hush_begin();
-	valid = address_parse(text, &address) == 0;
-	snprintf(why, size, "%s", log_hush_end());
-	if (!valid || (!*address.scheme && !address.path))
-		return valid;
-	snprintf(why, size, "\"%s\" is not host or host:port", text);
-	return false;
-}
-
 static bool check_target(const char *text, char *why, size_t size)
 {
 	if (strcmp(text, "stderr") == 0 || strcmp(text, "syslog") == 0 || strncmp(text, "file:/", 6) == 0)
@@ -182,9 +168,9 @@ static const struct setting grouped[] = {
 		 "/tmp/rdmad-UID."},
 	{"control.mode", SETTING_MODE, AT(control_mode), "0600", 0, 0777, .help = "Its permissions."},
 
-	{"metrics.listen", SETTING_LIST, AT(metrics_listen), NULL, .check = check_plain_address, .sample = "127.0.0.1",
+	{"metrics.listen", SETTING_LIST, AT(metrics_listen), NULL, .check = setting_check_host, .sample = "127.0.0.1",
 	 .help = "Addresses, host[:port], where a monitoring system reads metrics by HTTP, see rdmad-metrics(7);\n"
-		 "of a port that is not named, 7472. Every host that reaches one may. Unset: none."},
+		 "by default port 7472. Every host that reaches such an address may read them. Unset: none."},
 
 	{"log.level", SETTING_CHOICE, AT(log_level), "info", .choices = levels, .reload = true,
 	 .help = "\"error\", \"warn\", \"info\" or \"debug\"."},

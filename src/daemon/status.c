@@ -87,7 +87,16 @@ static const struct counter stream_counters[] = {
 	STREAM("stream_buffer_bytes", buffer_bytes),
 };
 
-void status_add_stream(struct worker_report *into, const struct stream_stats *from)
+static void add_kind(struct worker_report *into, const struct stream_kind *kind)
+{
+	const struct fabric_transport *transport = fabric_transport_find(kind->transport);
+
+	for (unsigned id = 0; transport && id < WIRE_SERVICES; id++)
+		if (strcmp(wire_service_name(id), kind->service) == 0)
+			into->kind[transport - fabric_transports][id] += kind->streams;
+}
+
+static void add_stream(struct worker_report *into, const struct stream_stats *from)
 {
 	into->conn.connections += from->streams;
 	into->conn.accepted += from->accepted;
@@ -102,6 +111,8 @@ void status_add_stream(struct worker_report *into, const struct stream_stats *fr
 	into->conn.bytes_in += from->bytes_in;
 	into->conn.bytes_out += from->bytes_out;
 	add_counters(&into->stream, from, stream_counters, ARRAY_SIZE(stream_counters));
+	for (const struct stream_kind *kind = from->kind; kind->service; kind++)
+		add_kind(into, kind);
 }
 
 static void status_finish(struct status *status)
@@ -120,7 +131,7 @@ static void report_answered(struct worker_message *m)
 	struct conn_info *all = NULL;
 
 	status_add_conn(total, &from->conn);
-	status_add_stream(total, &from->stream);
+	add_stream(total, &from->stream);
 	service_counts_add(&total->service, &from->service);
 	status->busy[from->worker] = from->busy;
 	buckets_merge(&total->turns, &from->turns);

@@ -75,7 +75,7 @@ static bool hand_over(struct daemon *d, const struct service *service, int fd, s
 	return false;
 }
 
-/* One of both: a descriptor, or a request. */
+/* A client came: by the descriptor, or, where `request` is not NULL, by RDMA. */
 static void came(struct daemon *d, const struct service *service, int fd, struct fabric_request *request,
 		 const struct fabric_source *of)
 {
@@ -189,45 +189,58 @@ static int listen_at(struct daemon *d, const struct service *service, const stru
 	return 0;
 }
 
-static int cannot_listen(const struct service *service, const struct sockaddr *sa, int error)
+static int cannot_listen(const char *what, const struct sockaddr *sa, int error)
 {
 	char text[128];
 
-	log_error("rdmad", "cannot listen on %s for %s: %s%s", address_format_socket(sa, text, sizeof(text)),
-		  wire_service_name(service->id), strerror(-error), listen_advice(sa, error));
-	return daemon_exit_status(error);
+	return log_fail(daemon_exit_status(error), "rdmad", "cannot listen on %s for %s: %s%s (RD-5001)",
+			address_format_socket(sa, text, sizeof(text)), what, strerror(-error),
+			listen_advice(sa, error));
 }
 
-static int listen_text(struct daemon *d, const struct service *service, const struct service_door *door,
-		       const char *text)
+int listen_each(const char *text, uint64_t port, const char *what,
+		int (*listen)(void *arg, const struct address_socket *at), void *arg)
 {
 	struct address_socket at[ADDRESS_SOCKETS];
 	struct address address;
-	char name[128];
 	int count, listening = 0, rc = 0;
 
 	if (address_parse(text, &address) != 0)
 		return EX_CONFIG;
 	if (!address.port_given)
-		address.port = (uint16_t)door->port;
+		address.port = (uint16_t)port;
 	count = address_resolve(&address, at);
 	if (count < 0)
 		return EX_NOHOST;
 	for (int i = 0; i < count; i++) {
-		const struct sockaddr *sa = (const struct sockaddr *)&at[i].sa;
-		int error;
+		int error = listen(arg, &at[i]);
 
-		if (listen_is_exposed(sa) &&
-		    !access_may_expose(d->config, d->access, address_format_socket(sa, name, sizeof(name))))
-			return EX_CONFIG;
-		error = listen_at(d, service, sa, at[i].len, 0);
+		if (error > 0)
+			return error;
 		listening += error == 0;
-		/* The machine may lack one address of a name, or a whole family. */
 		if (error != 0 && (count == 1 || (error != -EADDRNOTAVAIL && error != -EAFNOSUPPORT)))
-			return cannot_listen(service, sa, error);
+			return cannot_listen(what, (const struct sockaddr *)&at[i].sa, error);
 		rc = error ? error : rc;
 	}
-	return listening ? 0 : cannot_listen(service, (const struct sockaddr *)&at[0].sa, rc);
+	return listening ? 0 : cannot_listen(what, (const struct sockaddr *)&at[0].sa, rc);
+}
+
+/* Where a service is to listen. */
+struct listen_for {
+	struct daemon *daemon;
+	const struct service *service;
+};
+
+static int listen_for(void *arg, const struct address_socket *at)
+{
+	const struct listen_for *to = arg;
+	const struct sockaddr *sa = (const struct sockaddr *)&at->sa;
+	char name[128];
+
+	if (listen_is_exposed(sa) &&
+	    !access_may_expose(to->daemon->config, to->daemon->access, address_format_socket(sa, name, sizeof(name))))
+		return EX_CONFIG;
+	return listen_at(to->daemon, to->service, sa, at->len, 0);
 }
 
 static int listen_path(struct daemon *d, const struct service *service, const struct service_door *door)
@@ -239,11 +252,11 @@ static int listen_path(struct daemon *d, const struct service *service, const st
 		return EX_CANTCREAT;
 	if (rc == 0)
 		rc = listen_at(d, service, (const struct sockaddr *)&at, sizeof(at), (mode_t)door->unix_mode);
-	return rc == 0 ? 0 : cannot_listen(service, (const struct sockaddr *)&at, rc);
+	return rc == 0 ? 0 : cannot_listen(wire_service_name(service->id), (const struct sockaddr *)&at, rc);
 }
 
-static int listen_rdma(struct daemon *d, const struct service *service, const struct service_door *door,
-		       const char *text)
+int streams_listen_rdma(struct daemon *d, const struct service *service, const struct service_door *door,
+			const char *text, bool check)
 {
 	struct address address;
 
@@ -251,31 +264,32 @@ static int listen_rdma(struct daemon *d, const struct service *service, const st
 		return EX_CONFIG;
 	if (!address.port_given)
 		address.port = (uint16_t)door->port;
-	return listeners_open_rdma(d, service, &address);
+	return listeners_open_rdma(d, service, &address, check);
 }
 
-struct stream_rdma_attr streams_rdma(struct daemon *d)
+const struct service *streams_door(const struct daemon *d, unsigned id, struct service_door *door)
 {
-	struct stream_rdma_attr attr = {.handshake = d->config->handshake_timeout, .budget = &d->rdma};
+	const struct service *service = service_find(id);
 
-	for (unsigned id = 0; id < WIRE_SERVICES && !attr.domain; id++) {
-		const struct service *service = service_find(id);
-		struct service_door door = {.listen = NULL};
+	if (!service || !service->door || !daemon_serves(d, id))
+		return NULL;
+	service->door(d->config->service[id], door);
+	return service;
+}
 
-		if (!service || !service->door || !service_is_open(&d->shared, id))
+void streams_find_rdma(struct daemon *d)
+{
+	const struct daemon_fabric *device = fabrics_device(d);
+	struct service_door door;
+
+	d->rdma = (struct stream_rdma_attr){.handshake = d->config->handshake_timeout, .budget = &d->windows};
+	for (unsigned id = 0; id < WIRE_SERVICES && device && !d->rdma.domain; id++) {
+		if (!streams_door(d, id, &door) || !door.rdma->count)
 			continue;
-		service->door(d->config->service[id], &door);
-		for (unsigned i = 0; door.rdma && door.rdma->count && i < FABRIC_TRANSPORTS; i++) {
-			struct daemon_fabric *f = fabrics_find(d, &fabric_transports[i]);
-
-			if (!f || !fabric_transports[i].device)
-				continue;
-			attr.domain = f->domain;
-			attr.window = (uint32_t)((door.rdma_window + 4095) & ~4095ull);
-			d->rdma.limit = door.rdma_memory;
-		}
+		d->rdma.domain = device->domain;
+		d->rdma.window = (uint32_t)((door.rdma_window + 4095) & ~4095ull);
+		d->windows.limit = door.rdma_memory;
 	}
-	return attr;
 }
 
 int streams_open(struct daemon *d)
@@ -283,18 +297,17 @@ int streams_open(struct daemon *d)
 	int rc = 0;
 
 	for (unsigned id = 0; id < WIRE_SERVICES && rc == 0; id++) {
-		const struct service *service = service_find(id);
-		struct service_door door = {.listen = NULL};
+		struct service_door door;
+		struct listen_for to = {d, streams_door(d, id, &door)};
 
-		if (!service || !service->door || !service_is_open(&d->shared, id))
+		if (!to.service)
 			continue;
-		service->door(d->config->service[id], &door);
-		for (unsigned i = 0; door.listen && i < door.listen->count && rc == 0; i++)
-			rc = listen_text(d, service, &door, door.listen->item[i]);
+		for (unsigned i = 0; i < door.listen->count && rc == 0; i++)
+			rc = listen_each(door.listen->item[i], door.port, wire_service_name(id), listen_for, &to);
 		if (rc == 0 && door.unix_socket)
-			rc = listen_path(d, service, &door);
-		for (unsigned i = 0; door.rdma && i < door.rdma->count && rc == 0; i++)
-			rc = listen_rdma(d, service, &door, door.rdma->item[i]);
+			rc = listen_path(d, to.service, &door);
+		for (unsigned i = 0; i < door.rdma->count && rc == 0; i++)
+			rc = streams_listen_rdma(d, to.service, &door, door.rdma->item[i], false);
 	}
 	if (rc != 0)
 		streams_close(d);

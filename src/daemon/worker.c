@@ -15,7 +15,7 @@
 #define DRAIN_LOOK (5 * TIME_MS) /* between looks at connections that are still busy */
 #define REPORT_STEP 256          /* connections that are looked at in one turn, for a report */
 #define ARM_FAILED_WAIT TIME_MS
-#define HOT_LIMIT (60 * TIME_S) /* where nobody asks for what was found */
+#define HOT_LIMIT (60 * TIME_S) /* where no operator asks for what was found */
 #define INBOX_TURN 2      /* messages of one turn: a connection may take a queue pair, and others wait meanwhile */
 #define PUBLISH_TURNS 16  /* that find nothing, until the main thread learns what is new all the same */
 #define BUSY_POLL TIME_MS /* polled at least, while other processes work for our connections */
@@ -275,18 +275,6 @@ static void report_connection(void *arg, struct conn *conn)
 		add_info(report, conn);
 }
 
-static void report_stream(void *arg, struct stream *stream)
-{
-	const struct fabric_transport *transport = fabric_transport_find(stream_transport(stream));
-	struct worker_report *report = arg;
-
-	for (unsigned id = 0; id < WIRE_SERVICES; id++)
-		if (strcmp(wire_service_name(id), stream_service(stream)) == 0)
-			report->kind[transport - fabric_transports][id]++;
-	if (report->list)
-		add_stream_info(report, stream);
-}
-
 /* The list has room for the connections that there are now. */
 static void worker_begin_report(struct worker *w, struct worker_message *m)
 {
@@ -370,7 +358,8 @@ static void worker_step_report(struct worker *w)
 		w->reported++;
 		return;
 	}
-	stream_group_each(w->streams, report_stream, report);
+	if (report->list)
+		stream_group_each(w->streams, add_stream_info, report);
 	stream_group_get_stats(w->streams, &report->stream);
 	service_thread_get_counts(&w->services, &report->service);
 	report->worker = w->index;
@@ -617,7 +606,7 @@ static int worker_make_groups(struct worker *w)
 static int worker_make_streams(struct worker *w)
 {
 	const struct config *c = w->daemon->config;
-	struct stream_attr attr = {.rdma = streams_rdma(w->daemon),
+	struct stream_attr attr = {.rdma = w->daemon->rdma,
 				   .stall = c->stall_timeout,
 				   .first = c->first_request_timeout,
 				   .keepalive = c->keepalive,
@@ -673,7 +662,8 @@ unsigned workers_count(const struct config *c)
 	return c->workers ? (unsigned)c->workers : processors_half();
 }
 
-/* Every device has all of it: what services open with, and the buffers, of which receives are for one device each. */
+/* Every device has all of it: what services open with, the buffers, of which receives are for one device each, and the
+ * windows of Valkey's clients. */
 static uint64_t memory_registered(const struct daemon *d)
 {
 	uint64_t devices = fabrics_devices(d), bytes;
@@ -685,6 +675,8 @@ static uint64_t memory_registered(const struct daemon *d)
 		if (service && service->registered && daemon_serves(d, id))
 			bytes += service->registered(d->config->service[id]);
 	}
+	if (d->rdma.domain)
+		bytes += d->windows.limit;
 	return devices * bytes;
 }
 
@@ -703,6 +695,7 @@ int workers_start(struct daemon *d)
 	rc = quota_create((uint32_t)(2 * d->connections_fit + 16), sizeof(struct fabric_source), &d->sources);
 	if (rc == 0)
 		rc = conn_munge_create(&d->munge);
+	streams_find_rdma(d);
 	process_check_memlock(memory_registered(d));
 	for (unsigned i = 0; rc == 0 && i < d->workers; i++)
 		rc = worker_start(d, i);
@@ -818,7 +811,7 @@ bool workers_turned(struct daemon *d, uint64_t since, uint64_t now)
 
 		worker_judge(w, turned >= since, now - MIN(turned, now));
 		all &= !w->stuck;
-		loop_wake(w->loop); /* one that sleeps turns until the next look, too */
+		loop_wake(w->loop); /* a worker that sleeps turns until the next look, too */
 	}
 	return all;
 }

@@ -133,8 +133,9 @@ struct service {
 	void (*close)(void *shared); /* the workers have ended */
 	/* Its clock: called at least once a second. When it must be called again. */
 	uint64_t (*tick)(void *shared, uint64_t now);
-	/* Whether this machine lets it open, found out beside a daemon that may run: 0 or -errno, as open(), logged. */
-	int (*check)(const void *settings);
+	/* Whether this machine lets it open, found out beside a daemon that may run: 0 or -errno, as open(), logged.
+	 * `services`: bits of all that are asked for. */
+	int (*check)(const void *settings, uint64_t services);
 	/* Descriptors that it may have beside those of its connections. */
 	unsigned (*descriptors)(const void *settings);
 	/* Bytes that it registers with each device when it opens. */

@@ -44,6 +44,7 @@ struct stream {
 	int fd;                   /* of a socket, else -1 */
 	uint64_t id;
 	const char *service;
+	struct stream_kind *kind; /* that it is counted as */
 	struct sockaddr_in6
 		from;      /* of IP: the kernel forgets it when the other end resets; AF_UNSPEC: of a UNIX socket */
 	struct list node;  /* in group->streams */
@@ -88,13 +89,12 @@ struct stream_group {
 	struct stream_attr attr;
 	int epoll;
 	uint64_t now;
-	uint64_t look;        /* when to look at those that are stuck or idle */
+	uint64_t look;        /* when to look at streams that are stuck or idle */
 	unsigned empty, skip; /* epoll_wait() found nothing so many times; turns until the next one */
 	uint64_t visit;       /* when the visit began, by attr.clock */
-	bool writing;         /* streams may have become ready since the last turn */
 	unsigned sockets;
 	struct stream_rdma *rdma; /* NULL: no clients come by RDMA */
-	struct list streams, ready, timed, quiet, dying;
+	struct list streams, ready, timed, quiet;
 	struct stream_stats stats;
 	char *spare[STREAM_SPARES];
 	unsigned spares;
@@ -113,6 +113,9 @@ void stream_wait_until(struct stream *stream, uint64_t when);
 /* Buffers of what came: STREAM_READ bytes or more. */
 char *stream_buffer_take(struct stream_group *group);
 void stream_buffer_give(struct stream_group *group, char *buffer, size_t room);
+
+/* stream.c: close it for an error of the system. */
+void stream_broken(struct stream *stream, int error);
 
 /* visit.c */
 void stream_visit(struct stream *stream);

@@ -119,6 +119,14 @@ static bool is_pin(const struct stream_piece *piece)
 	return piece->release && piece->release != chunk_release;
 }
 
+/* The ranges stay as they are: they are many, and few of them are used. */
+static void batch_begin(struct batch *batch)
+{
+	batch->count = 0;
+	batch->bytes = 0;
+	batch->pinned = 0;
+}
+
 static void batch_add(struct batch *batch, const struct stream_piece *piece, size_t most)
 {
 	size_t len = MIN(piece->len, most);
@@ -186,9 +194,10 @@ int stream_flush(struct stream *s)
 {
 	while (stream_may_leave(s) && s->writable) {
 		uint64_t most = may_leave(s);
-		struct batch batch = {.count = 0};
+		struct batch batch;
 		ssize_t n;
 
+		batch_begin(&batch);
 		for (unsigned i = 0; i < MIN(s->out.count, (unsigned)IOV) && batch.bytes < most; i++)
 			batch_add(&batch, piece_at(s, i), most - batch.bytes);
 		n = send_some(s, &batch);
@@ -205,11 +214,12 @@ int stream_flush(struct stream *s)
 /* At once, as far as it goes: how many bytes. */
 static ssize_t write_now(struct stream *s, const struct stream_piece *pieces, unsigned count)
 {
-	struct batch batch = {.count = 0};
+	struct batch batch;
 	ssize_t n;
 
 	if (s->out.waiting || s->out.holds || !s->writable || !s->visited)
 		return 0;
+	batch_begin(&batch);
 	for (unsigned i = 0; i < MIN(count, (unsigned)IOV); i++)
 		batch_add(&batch, &pieces[i], SIZE_MAX);
 	n = send_some(s, &batch);
@@ -226,7 +236,7 @@ void stream_write(struct stream *s, const struct stream_piece *pieces, unsigned 
 	bool lost = n < 0;
 
 	if (lost)
-		stream_close(s, (int)n, "%s", strerror((int)-n));
+		stream_broken(s, (int)n);
 	for (unsigned i = 0; i < count; i++) {
 		struct stream_piece piece = pieces[i];
 		size_t gone = MIN(piece.len, (size_t)MAX(n, 0));

@@ -3,14 +3,12 @@
 
 #include <arpa/inet.h>
 #include <endian.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
 #define BATCH 32             /* completions by one call */
 #define TURN_COMPLETIONS 256 /* and in one turn */
 #define TURN_EVENTS 32
-#define CHUNK 4u               /* buffers that are registered at a time */
 #define KEEPALIVE (3 * TIME_S) /* without anything sent, until a client's host is asked */
 #define MESSAGES 64u           /* that a client may send in any case ... */
 #define MESSAGES_PER_SECOND 4u /* ... and more with the time ... */
@@ -29,25 +27,6 @@ static size_t buffer_size(const struct stream_group *group)
 /*
  * Messages.
  */
-
-static void cut_off(struct stream *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void cut_off(struct stream *s, const char *format, ...)
-{
-	char why[96];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(why, sizeof(why), format, args);
-	va_end(args);
-	if (!s->error)
-		s->group->stats.violations++;
-	stream_close(s, -EPROTO, "%s", why);
-}
-
-static void broken(struct stream *s, int error)
-{
-	stream_close(s, error, "%s", strerror(-error));
-}
 
 static int say(struct stream *s, enum rdma_opcode opcode)
 {
@@ -82,7 +61,7 @@ static void say_owed(struct stream *s)
 		if (rc == -ENOTCONN)
 			return; /* its end is on its way */
 		if (rc != 0)
-			broken(s, rc);
+			stream_broken(s, rc);
 		r->owed &= ~(1u << order[i]);
 	}
 }
@@ -111,7 +90,7 @@ static void count_message(struct stream *s)
 {
 	s->rdma->messages++;
 	if (is_flood(s))
-		cut_off(s, "%llu messages without need", (unsigned long long)s->rdma->messages);
+		stream_close(s, -EPROTO, "%llu messages without need", (unsigned long long)s->rdma->messages);
 }
 
 static void registered(struct stream *s, const struct rdma_message *m)
@@ -119,11 +98,12 @@ static void registered(struct stream *s, const struct rdma_message *m)
 	struct rdma_stream *r = s->rdma;
 
 	if (r->out.known && r->out.used < r->out.len) {
-		cut_off(s, "it registered again, with %u bytes left of its window", r->out.len - r->out.used);
+		stream_close(s, -EPROTO, "it registered again, with %u bytes left of its window",
+			     r->out.len - r->out.used);
 		return;
 	}
 	if (!m->len) {
-		cut_off(s, "it registered no memory");
+		stream_close(s, -EPROTO, "it registered no memory");
 		return;
 	}
 	r->out.addr = be64toh(m->addr);
@@ -139,7 +119,7 @@ static void message_came(struct stream *s, const char *at, uint32_t bytes)
 	struct rdma_message m;
 
 	if (bytes != sizeof(m)) {
-		cut_off(s, "a message of %u bytes", bytes);
+		stream_close(s, -EPROTO, "a message of %u bytes", bytes);
 		return;
 	}
 	memcpy(&m, at, sizeof(m));
@@ -156,7 +136,7 @@ static void message_came(struct stream *s, const char *at, uint32_t bytes)
 		registered(s, &m);
 		break;
 	default:
-		cut_off(s, "a message of the unknown kind %u", ntohs(m.opcode));
+		stream_close(s, -EPROTO, "a message of the unknown kind %u", ntohs(m.opcode));
 	}
 }
 
@@ -167,7 +147,7 @@ static void bytes_came(struct stream *s, uint32_t bytes)
 	uint32_t left = r->in.open ? rdma_window_size(s) - w->came : 0;
 
 	if (bytes > left) {
-		cut_off(s, "%u bytes, and its window has room for %u", bytes, left);
+		stream_close(s, -EPROTO, "%u bytes, and its window has room for %u", bytes, left);
 		return;
 	}
 	if (!bytes)
@@ -218,7 +198,7 @@ static void established(struct stream *s)
 		r->out.posted += rc == 0;
 	}
 	if (rc != 0) {
-		broken(s, rc);
+		stream_broken(s, rc);
 		return;
 	}
 	r->state = RDMA_LIVE;
@@ -244,7 +224,7 @@ static void on_event(const struct fabric_event *event)
 	else
 		gone(s);
 	if (event->type == FABRIC_REMOVED)
-		broken(s, event->error);
+		stream_broken(s, event->error);
 	stream_make_ready(s);
 }
 
@@ -253,7 +233,7 @@ static void on_failure(struct stream *s, enum fabric_status status)
 	if (status == FABRIC_FLUSHED) /* the cause came before, or its end follows */
 		return;
 	if (status == FABRIC_REMOTE_ACCESS || status == FABRIC_LOCAL_ERROR || status == FABRIC_REMOTE_ERROR)
-		cut_off(s, "%s", fabric_status_text(status));
+		stream_close(s, -EPROTO, "%s", fabric_status_text(status));
 	else
 		stream_close(s, -EHOSTUNREACH, "%s", fabric_status_text(status));
 }
@@ -338,7 +318,7 @@ static void rdma_visited(struct stream *s)
 	r->in.first = (r->in.first + count) % RDMA_RECEIVES;
 	r->in.taken = 0;
 	if (rc != 0 && rc != -ENOTCONN)
-		broken(s, rc);
+		stream_broken(s, rc);
 	if (r->owed && !s->error)
 		say_owed(s);
 }
@@ -351,7 +331,7 @@ static void rdma_look(struct stream *s)
 	if (patience && now - s->opened > patience && r->state == RDMA_CONNECTING)
 		stream_close(s, -ETIMEDOUT, "its connection was not established");
 	else if (patience && now - s->opened > patience && !r->out.known)
-		cut_off(s, "it registered no memory for its answers");
+		stream_close(s, -EPROTO, "it registered no memory for its answers");
 	else if (s->group->attr.keepalive && r->state == RDMA_LIVE && now - r->last >= KEEPALIVE)
 		r->owed |= 1u << RDMA_KEEPALIVE;
 	if (r->owed)
@@ -383,8 +363,8 @@ static void dismantle(struct stream *s)
 	for (unsigned i = 0; i < 2; i++)
 		fabric_window_close(r->in.window[i].handle);
 	stream_rdma_drop_lent(s);
-	if (r->buffer) {
-		memory_pool_put(s->group->rdma->pool, r->buffer);
+	if (r->pool) {
+		memory_pool_destroy(r->pool);
 		memory_budget_give(s->group->attr.rdma.budget, buffer_size(s->group));
 	}
 	free(r);
@@ -428,31 +408,32 @@ static int check_device(const struct fabric_request *request, struct rdma_stream
 	return -EOPNOTSUPP;
 }
 
+/* Fresh memory is zeros: a client that says that bytes came, and writes none, does not get those of another client. */
 static int take_buffer(struct stream *s)
 {
 	struct stream_group *group = s->group;
-	struct memory_pool_attr attr = {.name = "RDMA clients'",
+	struct memory_pool_attr attr = {.name = "RDMA client's",
 					.buffer_size = (uint32_t)buffer_size(group),
-					.chunk = CHUNK,
-					.max = UINT32_MAX, /* the budget is the limit */
+					.chunk = 1,
+					.max = 1,
 					.access = FABRIC_LOCAL_WRITE | FABRIC_WINDOWS};
 	struct rdma_stream *r = s->rdma;
-	int rc = 0;
+	int rc;
 
-	if (!memory_budget_take(group->attr.rdma.budget, attr.buffer_size))
+	if (!memory_budget_take(group->attr.rdma.budget, attr.buffer_size)) {
+		log_warn("stream",
+			 "all of rdma_memory is in use: no room for a client of Valkey's, which takes %u bytes",
+			 attr.buffer_size);
 		return -ENOBUFS;
-	if (!group->rdma->pool)
-		rc = memory_pool_create(group->attr.rdma.domain, &attr, &group->rdma->pool);
-	if (rc == 0)
-		r->buffer = memory_pool_get(group->rdma->pool);
-	if (!r->buffer) {
-		memory_budget_give(group->attr.rdma.budget, attr.buffer_size);
-		return rc ? rc : -ENOMEM;
 	}
+	rc = memory_pool_create(group->attr.rdma.domain, &attr, &r->pool);
+	if (rc != 0) {
+		memory_budget_give(group->attr.rdma.budget, attr.buffer_size);
+		return rc;
+	}
+	r->buffer = memory_pool_get(r->pool);
 	r->in.window[0].at = r->buffer->addr;
 	r->in.window[1].at = r->in.window[0].at + group->attr.rdma.window;
-	/* A client that says that bytes came, and writes none, gets zeros, and not what another one wrote. */
-	memset(r->buffer->addr, 0, 2 * (size_t)group->attr.rdma.window);
 	return 0;
 }
 
@@ -529,7 +510,6 @@ void stream_rdma_destroy(struct stream_group *group)
 {
 	if (!group->rdma)
 		return;
-	memory_pool_destroy(group->rdma->pool);
 	fabric_queue_destroy(group->rdma->queue);
 	free(group->rdma);
 }

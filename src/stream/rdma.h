@@ -69,11 +69,12 @@ enum rdma_state { RDMA_CONNECTING, RDMA_LIVE, RDMA_GONE };
 struct rdma_stream {
 	enum rdma_state state;
 	struct fabric_endpoint *endpoint;
-	struct memory_buffer *buffer; /* two windows, the stage, receives */
+	struct memory_pool *pool;           /* of one buffer, so that what clients had goes back when they go */
+	const struct memory_buffer *buffer; /* two windows, the stage, receives */
 	const struct fabric_region *values;
 	uint32_t inline_size;
 	unsigned owed;      /* bits 1 << enum rdma_opcode: messages to send */
-	uint16_t select;    /* of the one about features */
+	uint16_t select;    /* of the message about features */
 	uint64_t messages;  /* that came, and writes of nothing */
 	uint64_t last;      /* when something was posted */
 	uint64_t settle_by; /* a close in peace waits so long for what is on its way */
@@ -102,7 +103,6 @@ struct rdma_stream {
 /* What a group has for such clients. */
 struct stream_rdma {
 	struct fabric_queue *queue;
-	struct memory_pool *pool; /* a buffer for each client; NULL: there was none yet */
 	unsigned streams;
 };
 

@@ -16,6 +16,15 @@ struct chain {
 	bool lends; /* pieces */
 };
 
+/* The requests stay as they are: add() writes each that is used. */
+static void chain_begin(struct chain *chain, unsigned most)
+{
+	chain->count = 0;
+	chain->most = MIN(CHAIN, most);
+	chain->bytes = 0;
+	chain->lends = false;
+}
+
 static const struct fabric_sge *last_of(const struct chain *chain)
 {
 	const struct fabric_wr *wr = chain->count ? &chain->wr[chain->count - 1] : NULL;
@@ -191,9 +200,10 @@ ssize_t stream_rdma_send(struct stream *s, const struct iovec *iov, unsigned cou
 		return -ENOMEM;
 	while (at.i < at.count && rdma_has_slots(r, RDMA_SPARE + 1)) {
 		uint32_t staged = r->out.staged, under_way = r->out.posted - r->out.done;
-		struct chain chain = {.most = MIN(CHAIN, RDMA_DEPTH - RDMA_SPARE - under_way)};
+		struct chain chain;
 		int rc;
 
+		chain_begin(&chain, RDMA_DEPTH - RDMA_SPARE - under_way);
 		fill(s, &chain, &at);
 		if (!chain.bytes)
 			break;
@@ -251,8 +261,8 @@ void stream_rdma_sent(struct stream *s)
 		stream_make_ready(s);
 }
 
-/* Requests that do not tell of their end are followed by one that writes nothing, and does. A client that is dead does
- * not keep its stream from ending. */
+/* Requests that do not tell of their end are followed by a request that writes nothing, and tells of it. A client that
+ * is dead does not keep its stream from ending. */
 bool stream_rdma_settled(struct stream *s)
 {
 	struct fabric_wr nothing = {.opcode = FABRIC_WRITE};

@@ -147,8 +147,10 @@ int stream_socket_open(struct stream *s, const struct stream_open *open)
 	s->transport = &transport;
 	s->writable = true;
 	len = sizeof(s->from);
-	if (family != AF_UNIX)
+	if (family != AF_UNIX) {
+		s->from.sin6_family = (sa_family_t)family; /* a client that has left has no address any more */
 		getpeername(open->fd, (struct sockaddr *)&s->from, &len);
+	}
 	s->plain = family != AF_UNIX || local_refuse_passing(open->fd);
 	set_options(open->fd, family, s->group->attr.keepalive);
 	s->group->sockets++;

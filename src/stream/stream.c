@@ -23,7 +23,6 @@ int stream_group_create(const struct stream_attr *attr, struct stream_group **ou
 	list_init(&group->ready);
 	list_init(&group->timed);
 	list_init(&group->quiet);
-	list_init(&group->dying);
 	group->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (group->epoll < 0) {
 		rc = -errno;
@@ -56,6 +55,7 @@ static void stream_end(struct stream *s)
 	quota_give(s->share);
 	auth_admission_end(&s->admission);
 	group->stats.streams--;
+	s->kind->streams--;
 	group->stats.closed++;
 	free(s);
 }
@@ -202,7 +202,7 @@ static void look_at_timed(struct stream_group *group)
 	}
 }
 
-/* One that is closed in peace stays until what was written has left. */
+/* A stream that is closed in peace stays until what was written has left. */
 static bool is_over(struct stream *s)
 {
 	return s->closing && (s->error || (!s->out.waiting && s->transport->settled(s)));
@@ -250,7 +250,7 @@ uint64_t stream_group_deadline(const struct stream_group *group)
 bool stream_group_quiet(struct stream_group *group)
 {
 	group->skip = 0;
-	return stream_rdma_arm(group) && list_empty(&group->ready);
+	return list_empty(&group->ready) && stream_rdma_arm(group);
 }
 
 struct fabric_domain *stream_group_domain(const struct stream_group *group)
@@ -304,6 +304,17 @@ void stream_refuse(const struct stream_open *open)
 		local_close(open->fd);
 }
 
+static struct stream_kind *kind_of(struct stream_group *group, const char *service, const char *transport)
+{
+	struct stream_kind *kind = group->stats.kind;
+
+	while (kind->service && (strcmp(kind->service, service) != 0 || strcmp(kind->transport, transport) != 0))
+		kind++;
+	must(kind < group->stats.kind + STREAM_KINDS - 1);
+	*kind = (struct stream_kind){service, transport, kind->streams};
+	return kind;
+}
+
 int stream_open(struct stream_group *group, const struct stream_open *open, uint64_t now, struct stream **out)
 {
 	struct stream *s = calloc(1, sizeof(*s));
@@ -337,6 +348,8 @@ int stream_open(struct stream_group *group, const struct stream_open *open, uint
 	list_add_tail(&group->quiet, &s->quiet);
 	group->stats.streams++;
 	group->stats.accepted++;
+	s->kind = kind_of(group, s->service, s->transport->name(s));
+	s->kind->streams++;
 	*out = s;
 	return 0;
 }
@@ -348,6 +361,7 @@ void stream_close(struct stream *s, int error, const char *format, ...)
 	if (s->closing && (s->error || !error))
 		return;
 	s->error = error;
+	s->group->stats.violations += error == -EPROTO;
 	if (!s->closing) {
 		va_start(args, format);
 		vsnprintf(s->reason, sizeof(s->reason), format, args);
@@ -355,6 +369,11 @@ void stream_close(struct stream *s, int error, const char *format, ...)
 	}
 	s->closing = true;
 	stream_make_ready(s);
+}
+
+void stream_broken(struct stream *s, int error)
+{
+	stream_close(s, error, "%s", strerror(-error));
 }
 
 /* Whether its owner will be handed what is here already. A part of a command waits for its client alone. */
@@ -427,21 +446,11 @@ size_t stream_waiting(const struct stream *s)
 	return s->out.waiting;
 }
 
-const char *stream_service(const struct stream *s)
-{
-	return s->service;
-}
-
-const char *stream_transport(const struct stream *s)
-{
-	return s->transport->name(s);
-}
-
 void stream_get_info(const struct stream *s, struct stream_info *out)
 {
 	*out = (struct stream_info){.id = s->id,
 				    .service = s->service,
-				    .transport = stream_transport(s),
+				    .transport = s->kind->transport,
 				    .bytes_in = s->in.bytes,
 				    .bytes_out = s->out.left,
 				    .requests = s->out.answers,

@@ -73,12 +73,21 @@ struct stream_attr {
 	uint64_t (*clock)(void);
 };
 
+/* So many streams of a service come by a transport now. */
+struct stream_kind {
+	const char *service, *transport; /* as in struct stream_info; NULL behind the last */
+	uint64_t streams;
+};
+
+#define STREAM_KINDS 16
+
 struct stream_stats {
 	uint64_t streams, accepted, closed, stalled, gave_way, paced, revoked, violations;
 	uint64_t reads, writes, bytes_in, bytes_out;
 	uint64_t requests;      /* stream_served() */
 	uint64_t waiting_bytes; /* to leave, now */
 	uint64_t buffer_bytes;  /* memory for what came and was not used, and for what waits to leave */
+	struct stream_kind kind[STREAM_KINDS];
 };
 
 struct stream_info {
@@ -88,7 +97,7 @@ struct stream_info {
 	char peer[128], local[128];
 	char key[AUTH_NAME_MAX + 1]; /* as auth_admission_name() */
 	uint64_t bytes_in, bytes_out;
-	uint64_t requests, answered; /* that stream_served() told of; of them, those whose answers have left */
+	uint64_t requests, answered; /* requests that stream_served() told of; requests whose answers have left */
 	uint64_t opened, active;     /* time_now() scale: accepted, last said something */
 	uint64_t waiting_bytes;      /* to leave */
 	size_t unused_bytes;         /* that came */
@@ -123,7 +132,7 @@ struct stream_open {
 	/* Of RDMA: of the group's domain, where pinned pieces are; they leave from there. NULL: they are copied. */
 	const struct fabric_region *values;
 	uint64_t id;         /* unique in the process */
-	const char *service; /* a name, told in lists of connections; stays */
+	const char *service; /* a name, told in lists of connections; stays. A group has few of them */
 	const struct stream_ops *ops;
 	void *context;
 	struct quota_share *share;        /* given back at the end; not where the call failed */
@@ -136,7 +145,8 @@ static inline void *stream_context(const struct stream *stream)
 {
 	return *(void *const *)(const void *)stream;
 }
-/* Mark for closing: at once, or, when `error` is 0, when all that was written has left. The first counts. */
+/* Mark for closing: at once, or, when `error` is 0, when all that was written has left. The first counts. -EPROTO is
+ * counted as a violation. */
 void stream_close(struct stream *stream, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The daemon is to end: closed, as soon as its owner has nothing under way (stream_ops.quiet), nor is to be handed what
  * came, and all that was written has left. Bytes that wait for more of them hold nothing. Again and again. */
@@ -165,9 +175,6 @@ bool stream_admit(struct stream *stream, struct auth_admission *admission);
 struct auth_admission *stream_admission(struct stream *stream);
 /* False: it has no key any more, and is closed. */
 bool stream_revise(struct stream *stream, struct auth_table *table);
-/* What `service` and `transport` are in it, without asking the kernel. */
-const char *stream_service(const struct stream *stream);
-const char *stream_transport(const struct stream *stream);
 void stream_get_info(const struct stream *stream, struct stream_info *out);
 struct stream_group *stream_group_of(const struct stream *stream);
 uint64_t stream_now(const struct stream *stream);

@@ -39,7 +39,7 @@ static ssize_t receive(struct stream *s, void *to, size_t len)
 	} else if (n == -EAGAIN) {
 		s->readable = false;
 	} else {
-		stream_close(s, (int)n, "%s", strerror((int)-n));
+		stream_broken(s, (int)n);
 	}
 	return MAX(n, 0);
 }
@@ -176,7 +176,7 @@ void stream_visit(struct stream *s)
 	if (stream_may_leave(s) && s->writable)
 		rc = stream_flush(s);
 	if (rc < 0)
-		stream_close(s, rc, "%s", strerror(-rc));
+		stream_broken(s, rc);
 	if (s->again && may_read(s))
 		deliver(s, s->in.at ? s->in.at : group->scratch, s->in.len);
 	while (s->readable && !s->again && may_read(s) && bytes < VISIT_BYTES) {

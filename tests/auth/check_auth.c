@@ -162,7 +162,7 @@ START_TEST(files_that_others_may_use_are_refused)
 	if (geteuid() == 0) { /* which may look after another user's */
 		ck_assert_int_eq(chown(path, 12345, 0), 0);
 		ck_assert_int_eq(auth_keys_load(path, &keys), 0);
-		auth_keys_put(keys);
+		auth_keys_free(keys);
 		ck_assert_int_eq(chmod(path, 0644) | chmod(directory, 0755), 0);
 		ck_assert_int_eq(seteuid(54321), 0);
 		ck_assert_int_eq(auth_keys_load(path, &keys), -EPERM);
@@ -190,9 +190,8 @@ START_TEST(a_table_has_the_keys_of_its_file)
 	for (unsigned i = 0; i < 3; i++)
 		ck_assert_mem_eq(auth_keys_find(keys, (uint16_t)(9 - i)), &made[i], sizeof(made[i]));
 	ck_assert_ptr_null(auth_keys_find(keys, 6));
-	auth_keys_put(auth_keys_get(keys));
 	ck_assert_uint_eq(auth_keys_at(keys, 2)->id, 9);
-	auth_keys_put(keys);
+	auth_keys_free(keys);
 	ck_assert_int_eq(auth_key_load(path, &key), 0);
 	ck_assert_mem_eq(&key, &made[0], sizeof(key));
 
@@ -227,7 +226,7 @@ START_TEST(new_keys_are_appended)
 	ck_assert_int_eq(auth_keys_load(path, &keys), 0);
 	ck_assert_uint_eq(auth_keys_count(keys), 2);
 	ck_assert_str_eq(auth_keys_at(keys, 1)->name, "lab");
-	auth_keys_put(keys);
+	auth_keys_free(keys);
 	/* Behind the last number there is the first gap; behind a line without its end a line of its own. */
 	ck_assert_int_eq(auth_key_new(AUTH_ID_MAX, "last", &last), 0);
 	auth_key_format(&last, text);
@@ -236,7 +235,7 @@ START_TEST(new_keys_are_appended)
 	ck_assert_uint_eq(key.id, 1);
 	ck_assert_int_eq(auth_keys_load(path, &keys), 0);
 	ck_assert_mem_eq(auth_keys_at(keys, 0), &key, sizeof(key));
-	auth_keys_put(keys);
+	auth_keys_free(keys);
 	chmod(path, 0644);
 	ck_assert_int_eq(auth_keys_append(path, "app", &key), -EPERM);
 }
@@ -445,12 +444,12 @@ START_TEST(rights_are_those_of_the_line)
 	ck_assert(may(c, AUTH_NAMES, "a b") && may(c, AUTH_NAMES, "lab.1") && !may(c, AUTH_READ, "public/"));
 	ck_assert_str_eq(auth_clients_user(all, 7)->name, "@*");
 	ck_assert_str_eq(auth_clients_find(all, "other")->name, "*");
-	auth_clients_put(all);
+	auth_clients_free(all);
 
 	ck_assert_int_eq(rights_of("app kv\n", &all), 0);
 	ck_assert_ptr_eq(auth_clients_find(all, "other"), &auth_nothing);
 	ck_assert_ptr_eq(auth_clients_user(all, 0), &auth_nothing);
-	auth_clients_put(all);
+	auth_clients_free(all);
 	ck_assert_ptr_eq(auth_clients_find(NULL, "other"), &auth_everything);
 	ck_assert(auth_has_all(&auth_everything) && !auth_nothing.services && !may(&auth_nothing, AUTH_READ, "x"));
 }
@@ -481,7 +480,7 @@ START_TEST(what_is_spent_is_waited_for)
 	ck_assert_uint_gt(auth_spend(c, UINT64_MAX / 2, 0, now), now + 1000 * TIME_S);
 	ck_assert_uint_gt(auth_spend(c, UINT64_MAX / 2, 0, now), now + 1000 * TIME_S);
 	ck_assert_uint_gt(auth_spend(c, UINT64_MAX / 2, 0, now), now + 1000 * TIME_S);
-	auth_clients_put(all);
+	auth_clients_free(all);
 }
 END_TEST
 
@@ -522,7 +521,7 @@ START_TEST(what_is_wrong_with_rights)
 	expect_words("chmod go-w");
 	chmod(path, 0644);
 	ck_assert_int_eq(auth_clients_load(path, services, &all), 0);
-	auth_clients_put(all);
+	auth_clients_free(all);
 }
 END_TEST
 

@@ -505,7 +505,7 @@ START_TEST(over_its_limit_a_client_waits)
 	ck_assert_uint_eq(server[0].closed + server[1].closed, 0);
 	conn_close(first.conn, 0, "the test is over");
 	end();
-	auth_clients_put(clients);
+	auth_clients_free(clients);
 }
 END_TEST
 

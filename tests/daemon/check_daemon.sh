@@ -146,8 +146,36 @@ test_machine() {
 		configure 'require_rdma = true;'
 		ends 69 "RDMA is required and missing" "$rdmad" -t -c "$dir/rdmad.conf"
 	fi
+	test_machine_others
 	test_machine_says_all
 	test_machine_stays
+}
+
+# Where clients of other protocols come.
+test_machine_others() {
+	configure 'metrics.listen = ["192.0.2.1"];'
+	ends 71 "cannot listen on 192.0.2.1:7472 for metrics: Cannot assign requested address" "$rdmad" -t -c "$dir/rdmad.conf"
+	configure 'metrics.listen = ["127.0.0.1:7999"];' 'resp.listen = ["127.0.0.1:7998"];'
+	ends 0 "no errors" "$rdmad" -t -c "$dir/rdmad.conf"
+	ends 71 "127.0.0.1:7999: listen has it already" "$rdmad" -t -c "$dir/rdmad.conf" -l 127.0.0.1:7999
+	configure 'metrics.listen = ["127.0.0.1:7999"];' 'memcached.listen = ["127.0.0.1:7999"];'
+	ends 71 "127.0.0.1:7999: metrics.listen has it already" "$rdmad" -t -c "$dir/rdmad.conf"
+	ends 71 "cannot listen on 127.0.0.1:7999 for memcached: Address already in use" "$rdmad" -c "$dir/rdmad.conf"
+	configure 'resp.listen = ["192.0.2.1"];' 'insecure = false;'
+	ends 78 "192.0.2.1:6379 is for other machines" "$rdmad" -t -c "$dir/rdmad.conf"
+	ends 71 "cannot listen on 192.0.2.1:6379 for resp: Cannot assign requested address" "$rdmad" -t -c "$dir/rdmad.conf" --insecure
+	: >"$dir/value"
+	configure "resp.unix_socket = \"$dir/value\";"
+	ends 73 "resp.unix_socket: $dir/value is there, and no socket" "$rdmad" -t -c "$dir/rdmad.conf"
+	configure 'resp.rdma = ["127.0.0.1"];'
+	ends 69 "cannot listen on rdma 127.0.0.1" "$rdmad" -t -c "$dir/rdmad.conf"
+	ends 69 "cannot listen on rdma 127.0.0.1" "$rdmad" -c "$dir/rdmad.conf"
+	configure 'services = ["ping", "resp"];' 'resp.listen = ["127.0.0.1:0"];'
+	ends 78 'add "kv" to services' "$rdmad" -t -c "$dir/rdmad.conf"
+	configure 'services = ["ping", "resp"];'
+	ends 0 "no errors" "$rdmad" -t -c "$dir/rdmad.conf"
+	configure 'services = ["ping"];' 'resp.rdma = ["127.0.0.1"];' # of a service that is not offered
+	ends 0 "no errors" "$rdmad" -t -c "$dir/rdmad.conf"
 }
 
 # All that is wrong at once, whatever is found first.

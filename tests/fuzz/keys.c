@@ -20,6 +20,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		REQUIRE(!auth_key_parse(line, strlen(line), &again) && memcmp(key, &again, sizeof(again)) == 0);
 		REQUIRE(memmem(data, size, line, strlen(line)));
 	}
-	auth_keys_put(keys);
+	auth_keys_free(keys);
 	return 0;
 }

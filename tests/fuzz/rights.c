@@ -35,6 +35,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	try_client(auth_clients_find(clients, "lab"));
 	try_client(auth_clients_user(clients, 1000));
 	try_client(auth_clients_user(clients, 7));
-	auth_clients_put(clients);
+	auth_clients_free(clients);
 	return 0;
 }

@@ -79,11 +79,13 @@ static ssize_t use_all(struct pair *p, const char *at, size_t len)
 
 static uint64_t budget;
 
+static bool reset; /* the client of pair_open_tcp() has gone before its stream is opened */
+
 static void pair_open_on(int server, int client)
 {
 	struct stream_attr attr = {
 		.stall = STALL, .first = FIRST, .budget = budget, .turn = TIME_S, .clock = clock_of_pair};
-	struct stream_open open = {.fd = server, .id = 7, .ops = &ops, .context = &pair};
+	struct stream_open open = {.fd = server, .id = 7, .service = "test", .ops = &ops, .context = &pair};
 
 	pair = (struct pair){.fd = client, .bytes = use_all, .now = TIME_S};
 	ck_assert_int_eq(stream_group_create(&attr, &pair.group), 0);
@@ -111,6 +113,13 @@ static void pair_open_tcp(void)
 	server = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
 	ck_assert_int_ge(server, 0);
 	close(listener);
+	if (reset) {
+		struct linger now = {.l_onoff = 1};
+
+		ck_assert_int_eq(setsockopt(client, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+		close(client);
+		client = -1;
+	}
 	pair_open_on(server, client);
 }
 
@@ -519,6 +528,26 @@ START_TEST(test_a_client_that_is_killed_leaves_nothing)
 }
 END_TEST
 
+/* The kernel knows its address no more. It is no client of a UNIX socket. */
+START_TEST(test_a_client_that_left_before_its_stream_came_by_tcp)
+{
+	struct stream_stats stats;
+
+	reset = true;
+	pair_open_tcp();
+	reset = false;
+	stream_group_get_stats(pair.group, &stats);
+	ck_assert_str_eq(stats.kind[0].transport, "tcp");
+	ck_assert_uint_eq(stats.kind[0].streams, 1);
+	turn();
+	ck_assert_ptr_null(pair.stream);
+	ck_assert_ptr_null(strstr(pair.peer, "unix"));
+	stream_group_get_stats(pair.group, &stats);
+	ck_assert_uint_eq(stats.kind[0].streams, 0);
+	pair_close();
+}
+END_TEST
+
 START_TEST(test_a_descriptor_that_is_passed_ends_the_stream)
 {
 	int own = dup(0);
@@ -645,6 +674,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_a_client_that_says_its_last_is_answered, 0, 2);
 	tcase_add_test(tc, test_a_broken_protocol_ends_behind_its_error);
 	tcase_add_test(tc, test_a_client_that_is_killed_leaves_nothing);
+	tcase_add_test(tc, test_a_client_that_left_before_its_stream_came_by_tcp);
 	tcase_add_test(tc, test_a_descriptor_that_is_passed_ends_the_stream);
 	tcase_add_test(tc, test_a_silent_stream_gives_way_and_another_does_not);
 	tcase_add_test(tc, test_a_part_of_a_request_holds_no_shutdown);

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "stream/stream.h"
 #include "tests/stream/valkey.h"
@@ -130,8 +131,13 @@ static void teardown(void)
 static void take(struct fabric_request *request)
 {
 	struct end *e = &side.end[side.ends];
-	struct stream_open open = {
-		.fd = -1, .request = request, .id = side.ends, .ops = &ops, .context = e, .values = side.values};
+	struct stream_open open = {.fd = -1,
+				   .request = request,
+				   .id = side.ends,
+				   .service = "test",
+				   .ops = &ops,
+				   .context = e,
+				   .values = side.values};
 
 	if (stream_open(side.group, &open, side.now, &e->stream) == 0)
 		side.ends++;
@@ -456,14 +462,19 @@ END_TEST
 
 START_TEST(test_memory_is_bounded_and_comes_back)
 {
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	void *window;
+
 	side.budget.limit = 250 * KIB; /* of two clients */
-	join();
+	window = (void *)((uintptr_t)join()->addr & ~(page - 1));
+	ck_assert_int_eq(msync(window, page, MS_ASYNC), 0);
 	join();
 	join_as(false);
 	TURN_UNTIL(side.client[2].over);
 	ck_assert_int_eq(side.refused, 1);
 	fabric_disconnect(side.client[0].endpoint);
 	TURN_UNTIL(!side.end[0].stream);
+	ck_assert_int_eq(msync(window, page, MS_ASYNC), -1); /* it is no memory any more */
 	valkey_close(&side.client[2]);
 	side.clients--;
 	join();

@@ -329,7 +329,7 @@ void check_keys(struct doctor *d)
 	why = log_hush_end();
 	if (rc != 0 && rc != -EACCES)
 		finding_add(d, 2901, NAMES("FILE", file), "%s", *why ? why : strerror(-rc));
-	auth_keys_put(keys);
+	auth_keys_free(keys);
 }
 
 static char *kernel_log(struct doctor *d)

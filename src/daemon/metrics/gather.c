@@ -9,7 +9,7 @@
 #include "config.h"
 #endif
 
-/* Each with 0, but the one that holds. */
+/* Each name with 0, but with 1 the name that holds. */
 static json_t *one_of(const char *const names[], size_t n, const char *holds)
 {
 	json_t *o = json_object();
@@ -144,17 +144,14 @@ static json_t *process_json(const struct daemon *d)
 }
 
 /* The names of the RDMA devices, which ports.c asks the kernel about. */
-static json_t *devices_json(struct daemon *d)
+static json_t *devices_json(const struct daemon *d)
 {
-	const struct daemon_fabric *f = NULL;
+	const struct daemon_fabric *f = fabrics_device(d);
 
-	for (unsigned t = 0; !f && t < FABRIC_TRANSPORTS; t++)
-		if (fabric_transports[t].device)
-			f = fabrics_find(d, &fabric_transports[t]);
 	return f ? json_string(fabric_devices(f->fabric)) : NULL;
 }
 
-enum metrics_state metrics_state_of(const struct daemon *d)
+static enum metrics_state state_of(const struct daemon *d)
 {
 	return d->draining || d->ending ? METRICS_DRAINING : METRICS_READY;
 }
@@ -179,7 +176,7 @@ json_t *metrics_gather(const struct status *status)
 	json_object_set_new(o, "resources", status_resources_json(status));
 	json_object_set_new(o, "build", build_json(d));
 	json_object_set_new(o, "process", process_json(d));
-	json_object_set_new(o, "states", states_json(metrics_state_of(d)));
+	json_object_set_new(o, "states", states_json(state_of(d)));
 	json_object_set_new(o, "log_states", log_states_json(log));
 	json_object_set_new(o, "transports", transports_json(d));
 	json_object_set_new(o, "connections_of", connections_json(d, &status->total));

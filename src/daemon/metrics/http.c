@@ -355,8 +355,9 @@ const char *metrics_address(const struct daemon *d, unsigned i)
 	return d->metrics && i < d->metrics->listeners ? d->metrics->address[i] : NULL;
 }
 
-static int listen_at(struct metrics_server *server, const struct address_socket *at)
+static int listen_at(void *arg, const struct address_socket *at)
 {
+	struct metrics_server *server = arg;
 	const struct sockaddr *sa = (const struct sockaddr *)&at->sa;
 	struct evhttp_bound_socket *bound;
 	struct sockaddr_storage name;
@@ -377,41 +378,6 @@ static int listen_at(struct metrics_server *server, const struct address_socket 
 	log_info("metrics", "listening on %s%s", address,
 		 listen_is_exposed(sa) ? ": every host that reaches it reads them" : "");
 	return 0;
-}
-
-static int cannot_listen(const struct sockaddr *sa, int error)
-{
-	char text[128];
-
-	log_error("metrics", "cannot listen on %s: %s%s", address_format_socket(sa, text, sizeof(text)),
-		  strerror(-error), listen_advice(sa, error));
-	return daemon_exit_status(error);
-}
-
-/* 0 or an exit status. */
-static int listen_text(struct metrics_server *server, const char *text)
-{
-	struct address_socket at[ADDRESS_SOCKETS];
-	struct address address;
-	int count, listening = 0, rc = 0;
-
-	if (address_parse(text, &address) != 0)
-		return EX_CONFIG;
-	if (!address.port_given)
-		address.port = METRICS_PORT;
-	count = address_resolve(&address, at);
-	if (count < 0)
-		return EX_NOHOST;
-	for (int i = 0; i < count; i++) {
-		int error = listen_at(server, &at[i]);
-
-		listening += error == 0;
-		/* The machine may lack one address of a name, or a whole family. */
-		if (error != 0 && (count == 1 || (error != -EADDRNOTAVAIL && error != -EAFNOSUPPORT)))
-			return cannot_listen((const struct sockaddr *)&at[i].sa, error);
-		rc = error ? error : rc;
-	}
-	return listening ? 0 : cannot_listen((const struct sockaddr *)&at[0].sa, rc);
 }
 
 static const struct {
@@ -441,7 +407,7 @@ static int server_make(struct metrics_server *server)
 		evhttp_set_cb(server->http, paths[i].path, paths[i].serve, server);
 	evhttp_set_gencb(server->http, serve_other, server);
 	for (unsigned i = 0; i < listen->count && rc == 0; i++)
-		rc = listen_text(server, listen->item[i]);
+		rc = listen_each(listen->item[i], METRICS_PORT, "metrics", listen_at, server);
 	return rc;
 }
 

@@ -21,9 +21,8 @@ struct metric_source {
 };
 
 struct metric {
-	const char *name;
+	const char *name; /* ends with the unit, if it has one; of a counter "_total" follows */
 	enum metric_type type;
-	const char *unit; /* "": it has none */
 	const char *labels;
 	const char *help;
 	double scale; /* of the numbers, into the unit; 0: they are in it */

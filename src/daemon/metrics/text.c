@@ -26,14 +26,29 @@ static int family_length(const struct text *t)
 	return (int)(t->open && t->metric->type == METRIC_COUNTER ? n - strlen("_total") : n);
 }
 
+/* "": it has none. */
+static const char *unit_of(const struct metric *m)
+{
+	static const char *const units[] = {"bytes", "seconds"};
+	size_t length = strlen(m->name) - (m->type == METRIC_COUNTER ? strlen("_total") : 0);
+
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
+		size_t n = strlen(units[i]);
+
+		if (length > n && m->name[length - n - 1] == '_' && strncmp(m->name + length - n, units[i], n) == 0)
+			return units[i];
+	}
+	return "";
+}
+
 static void put_head(struct text *t)
 {
 	const struct metric *m = t->metric;
 	int n = family_length(t);
 
 	fprintf(t->out, "# HELP %.*s %s\n# TYPE %.*s %s\n", n, m->name, m->help, n, m->name, types[m->type]);
-	if (t->open && *m->unit)
-		fprintf(t->out, "# UNIT %.*s %s\n", n, m->name, m->unit);
+	if (t->open && *unit_of(m))
+		fprintf(t->out, "# UNIT %.*s %s\n", n, m->name, unit_of(m));
 	t->begun = true;
 }
 
@@ -183,6 +198,6 @@ void metrics_print_table(FILE *out)
 	for (size_t i = 0; i < metrics_count; i++) {
 		const struct metric *m = &metrics[i];
 
-		fprintf(out, "%s\t%s\t%s\t%s\t%s\n", m->name, types[m->type], m->unit, m->labels, m->help);
+		fprintf(out, "%s\t%s\t%s\t%s\t%s\n", m->name, types[m->type], unit_of(m), m->labels, m->help);
 	}
 }

@@ -176,7 +176,7 @@ static inline void gpu_agent_count(struct gpu_agent *agent, enum gpu_service_cou
 extern const struct setting_table gpu_service_settings;
 extern const char *const gpu_service_counters[];
 
-int gpu_service_check(const void *settings);
+int gpu_service_check(const void *settings, uint64_t services);
 int gpu_service_open(const struct service_host *host, const void *settings, void **shared);
 void gpu_service_close(void *shared);
 unsigned gpu_service_descriptors(const void *settings);

@@ -211,11 +211,12 @@ static int find_out(struct gpu_service *gpu, const struct gpu_service_settings *
 	return SERVICE_NOT_OFFERED;
 }
 
-int gpu_service_check(const void *values)
+int gpu_service_check(const void *values, uint64_t services)
 {
 	struct gpu_service *gpu = calloc(1, sizeof(*gpu));
 	int rc = gpu ? find_out(gpu, values) : -ENOMEM;
 
+	(void)services;
 	free(gpu);
 	return MIN(rc, 0);
 }

@@ -207,7 +207,7 @@ kv_serve_fn kv_serve_lease;                               /* lease.c */
  */
 extern const struct setting_table kv_settings;
 
-int kv_shared_check(const void *settings);
+int kv_shared_check(const void *settings, uint64_t services);
 uint64_t kv_shared_registered(const void *settings);
 int kv_shared_open(const struct service_host *host, const void *settings, void **shared);
 void kv_shared_close(void *shared);

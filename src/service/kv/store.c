@@ -226,10 +226,11 @@ uint64_t kv_shared_registered(const void *values)
 	return memory_of(values);
 }
 
-int kv_shared_check(const void *values)
+int kv_shared_check(const void *values, uint64_t services)
 {
 	int rc = log_check(values), status = memory_check(values);
 
+	(void)services;
 	if (rc == 0)
 		rc = directory_check(values);
 	return rc ? rc : status;

@@ -19,10 +19,15 @@ static const char *const counters[] = {
 
 _Static_assert(MEMCACHED_COUNTS <= SERVICE_COUNTERS, "a service has so many counters");
 
+static int memcached_check(const void *values, uint64_t services)
+{
+	return text_check(values, services, "memcached");
+}
+
 static int memcached_open(const struct service_host *host, const void *values, void **out)
 {
 	struct memcached_shared *shared;
-	int rc = text_offered(host, values, "memcached");
+	int rc = text_offered(values, service_is_open(host->shared, WIRE_KV), "memcached");
 
 	if (rc != 0)
 		return rc;
@@ -115,6 +120,7 @@ const struct service service_memcached = {
 	.settings = &memcached_settings,
 	.counters = counters,
 	.descriptors = text_descriptors,
+	.check = memcached_check,
 	.open = memcached_open,
 	.close = memcached_close,
 	.tick = memcached_tick,

@@ -35,11 +35,16 @@ static void make_run_id(char id[static 41])
 		snprintf(id + 2 * i, 3, "%02x", random[i]);
 }
 
+static int resp_check(const void *values, uint64_t services)
+{
+	return text_check(values, services, "resp");
+}
+
 static int resp_open(const struct service_host *host, const void *values, void **out)
 {
 	const struct resp_settings *s = values;
 	struct resp_shared *shared;
-	int rc = text_offered(host, &s->text, "resp");
+	int rc = text_offered(&s->text, service_is_open(host->shared, WIRE_KV), "resp");
 
 	if (rc != 0)
 		return rc;
@@ -175,6 +180,7 @@ const struct service service_resp = {
 	.disarm = resp_watch_disarm,
 	.fd = resp_mailbox_fd,
 	.readable = resp_mailbox_readable,
+	.check = resp_check,
 	.door = text_door,
 	.refusal = resp_refusal,
 	.stream = resp_take,

@@ -1,30 +1,21 @@
 /* setting.c: what the settings and passwords of such services have in common. */
 #include "service/text/text.h"
 
-bool text_check_listen(const char *text, char *why, size_t size)
-{
-	struct address address;
-	bool valid;
-
-	log_hush_begin(); /* the caller says it, with its place */
-	valid = address_parse(text, &address) == 0;
-	snprintf(why, size, "%s", log_hush_end());
-	if (!valid || (!*address.scheme && !address.path))
-		return valid;
-	snprintf(why, size, "\"%s\" is not host or host:port; for a UNIX socket there is unix_socket beside it", text);
-	return false;
-}
-
-int text_offered(const struct service_host *host, const struct text_settings *s, const char *name)
+int text_offered(const struct text_settings *s, bool kv, const char *name)
 {
 	if (!s->listen.count && !s->unix_socket && !s->rdma.count)
 		return SERVICE_NOT_OFFERED;
-	if (service_is_open(host->shared, WIRE_KV))
+	if (kv)
 		return 0;
 	return log_fail(
 		-EINVAL, name,
 		"%s has addresses for clients whose keys are those of kv: add \"kv\" to services, or take \"%s\" out",
 		name, name);
+}
+
+int text_check(const void *values, uint64_t services, const char *name)
+{
+	return MIN(text_offered(values, services & 1ull << WIRE_KV, name), 0);
 }
 
 unsigned text_descriptors(const void *values)

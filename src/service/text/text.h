@@ -130,7 +130,7 @@ struct text_settings {
 	 SETTING_LIST,                                                                                                 \
 	 offsetof(struct text_settings, listen),                                                                       \
 	 NULL,                                                                                                         \
-	 .check = text_check_listen,                                                                                   \
+	 .check = setting_check_host,                                                                                  \
 	 .sample = "127.0.0.1",                                                                                        \
 	 .help = "Addresses for " WHOSE " clients, host[:port], over TCP. Unset, and no unix_socket beside it:\n"      \
 		 "the service is not there. See " MANUAL "."},                                                         \
@@ -168,7 +168,7 @@ struct text_settings {
 	 SETTING_LIST,                                                                                                 \
 	 offsetof(struct text_settings, rdma),                                                                         \
 	 NULL,                                                                                                         \
-	 .check = text_check_listen,                                                                                   \
+	 .check = setting_check_host,                                                                                  \
 	 .sample = "10.0.0.1",                                                                                         \
 	 .help = "Addresses of RDMA devices for clients of Valkey's protocol over RDMA, host[:port]; they may\n"       \
 		 "be those of listen. See " MANUAL "."},                                                               \
@@ -184,12 +184,12 @@ struct text_settings {
 			.help = "Registered memory of all such clients; beyond it others are refused."                 \
 	}
 
-bool text_check_listen(const char *text, char *why, size_t size); /* host[:port], as struct setting's check */
 /* Whether there is such a service: 0, SERVICE_NOT_OFFERED, or -EINVAL, logged: there is no kv. */
-int text_offered(const struct service_host *host, const struct text_settings *s, const char *name);
-unsigned text_descriptors(const void *values);                /* struct service's */
-void text_door(const void *values, struct service_door *out); /* the same */
-unsigned text_tcp_port(const struct text_settings *s);        /* of the first address; 0: there is none */
+int text_offered(const struct text_settings *s, bool kv, const char *name);
+int text_check(const void *values, uint64_t services, const char *name); /* for struct service's */
+unsigned text_descriptors(const void *values);                           /* struct service's */
+void text_door(const void *values, struct service_door *out);            /* the same */
+unsigned text_tcp_port(const struct text_settings *s);                   /* of the first address; 0: there is none */
 /* Whether a password may come by this socket: no other machine can hear it, or that is allowed. */
 bool text_takes_password(const struct text_settings *s, int fd);
 

@@ -47,7 +47,7 @@ test_table() {
 
 test_numbers() {
 	mkdir -p "$dir/kept"
-	configure "log = { directory = \"$dir/kept\"; policy = \"always\"; };"
+	configure "log = { directory = \"$dir/kept\"; policy = \"always\"; };" 'resp.listen = ["127.0.0.1:0"];'
 	start_daemon
 	server=${servers[0]}
 	expect 0 metrics
@@ -106,6 +106,16 @@ test_connections() {
 	kill "${clients[-1]}"
 	has_none() { expect 0 metrics && [[ $(value 'rdmad_connections{transport="shm",service="kv"}') == 0 ]]; }
 	wait_for "their end" has_none
+	local port of='rdmad_connections{transport="tcp",service="resp"}' fd
+	port=$(sed -n 's/.*listening on tcp 127.0.0.1:\([0-9]*\) for resp$/\1/p' "$dir/log")
+	expect 0 metrics
+	has "$of" 0
+	exec {fd}<>"/dev/tcp/127.0.0.1/$port"
+	has_one() { expect 0 metrics && [[ $(value "$of") == 1 ]]; }
+	wait_for "a client of Redis's" has_one
+	exec {fd}>&-
+	has_none() { expect 0 metrics && [[ $(value "$of") == 0 ]]; }
+	wait_for "its end" has_none
 	is_well_formed
 }
 

@@ -65,7 +65,7 @@ test_life() {
 	says '^rdmad_kv_stored_total 0$'
 	# Another daemon cannot have the same address, and says so.
 	sed "s|127.0.0.1:0\"\\]; };|$at\"]; };|; s|rdmad.sock|second.sock|; s|control.sock|second-control.sock|" "$dir/rdmad.conf" >"$dir/second.conf"
-	ends 71 "cannot listen on $at: Address already in use" "$rdmad" -c "$dir/second.conf"
+	ends 71 "cannot listen on $at for metrics: Address already in use" "$rdmad" -c "$dir/second.conf"
 }
 
 test_prometheus() {
