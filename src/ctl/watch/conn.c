@@ -119,7 +119,5 @@ const struct ctl_command ctl_conn_commands[] = {
 	{"conn list", command_list, "", "the connections of the daemon", .local = true},
 	{"conn show", command_show, "ID", "all that is known of one", NULL, 1, 1, .local = true},
 	{"conn close", command_close, "ID", "end a connection of the daemon", NULL, 1, 1, .local = true},
-	{"connections", command_list, "", "older name of conn list", .local = true},
-	{"disconnect", command_close, "ID", "older name of conn close", NULL, 1, 1, .local = true},
 	{NULL},
 };
