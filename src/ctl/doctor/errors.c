@@ -288,7 +288,7 @@ static const char *severity_text(const struct error_row *row)
 
 static void print_row(const struct error_row *row)
 {
-	printf("RD-%04u: %s\n", row->number, row->what);
+	printf(CTL_ERROR_ID ": %s\n", row->number, row->what);
 	words_row(stdout, "severity", 11, severity_text(row));
 	words_row(stdout, "cause", 11, row->cause);
 	printf("  mend     %s\n", row->mend);
@@ -296,11 +296,9 @@ static void print_row(const struct error_row *row)
 
 static json_t *row_json(const struct error_row *row)
 {
-	char id[16];
-
-	snprintf(id, sizeof(id), "RD-%04u", row->number);
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "command", "explain", "id", id, "severity",
-			 severity_text(row), "what", row->what, "cause", row->cause, "mend", row->mend);
+	return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s}", "command", "explain", "id",
+			 json_sprintf(CTL_ERROR_ID, row->number), "severity", severity_text(row), "what", row->what,
+			 "cause", row->cause, "mend", row->mend);
 }
 
 /* A text in a manual page: a "\" of it is one, and no line begins with a dot or an apostrophe. */
@@ -322,7 +320,7 @@ static int print_manual(void)
 	      "Ds\n",
 	      stdout);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		printf(".It Sy RD-%04u : ", rows[i].number);
+		printf(".It Sy " CTL_ERROR_ID " : ", rows[i].number);
 		put_mdoc(rows[i].what);
 		printf("Severity: %s.\n", severity_text(&rows[i]));
 		fputs("Cause: ", stdout);
@@ -345,7 +343,7 @@ static int command_explain(const struct ctl_arguments *arguments)
 			if (ctl.json)
 				ctl_json_print(row_json(&rows[i]));
 			else
-				printf("RD-%04u  %s\n", rows[i].number, rows[i].what);
+				printf(CTL_ERROR_ID "  %s\n", rows[i].number, rows[i].what);
 		return CTL_OK;
 	}
 	row = error_find(parse_number(arguments->text[0]));
