@@ -62,12 +62,12 @@ static const struct check {
  * Findings.
  */
 
-/* What a name in capitals stands for. NULL: itself. */
+/* What a name in capitals stands for. NULL: itself, as what it stands for is unknown. */
 static const char *name_value(const char *const *names, const char *word, size_t len)
 {
 	for (; names && names[0] && names[1]; names += 2)
 		if (strlen(names[0]) == len && memcmp(names[0], word, len) == 0)
-			return names[1];
+			return *names[1] ? names[1] : NULL;
 	return NULL;
 }
 

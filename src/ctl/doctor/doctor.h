@@ -150,6 +150,9 @@ bool address_is_rdma(const struct doctor *d, const struct local_address *address
 /* Fields of /proc/PID/status and such: the number behind `name`. */
 bool field_number(const char *text, const char *name, uint64_t *out, int base);
 
+/* Whether the port of that index is its device's first: what is of the device is looked at there. */
+bool port_is_first(const struct doctor *d, unsigned index);
+
 /* What the ports have counted of errors: numbers above 0 by the path of their file. */
 json_t *counters_read(struct doctor *d);
 

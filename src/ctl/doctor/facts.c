@@ -179,6 +179,11 @@ static void find_ports(struct doctor *d)
 	free(devices);
 }
 
+bool port_is_first(const struct doctor *d, unsigned index)
+{
+	return !index || strcmp(d->port[index].device, d->port[index - 1].device) != 0;
+}
+
 /*
  * Addresses, by files, so that a root has them: those of IPv4 are in the table of routes, which say of which netdev
  * their network is.

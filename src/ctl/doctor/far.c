@@ -101,7 +101,7 @@ static bool walk_cm(struct path *path, const struct address_socket *to)
 	int error = find_source(to, &from);
 	enum cm_stage stage;
 	struct cm_way way;
-	char text[128];
+	char text[128], why[256];
 
 	if (error) {
 		stage_failed(path, "route of IP", error, NULL);
@@ -119,8 +119,8 @@ static bool walk_cm(struct path *path, const struct address_socket *to)
 	if (stage >= CM_ROUTE)
 		stage_verified(path, cm_stage_name(CM_ROUTE), "port %u, packets of %u B", way.port, way.mtu);
 	if (error) {
-		snprintf(path->why, sizeof(path->why), "from %s: %s", text, strerror(-error));
-		stage_failed(path, cm_stage_name((enum cm_stage)(stage + 1)), error, strdupa(path->why));
+		snprintf(why, sizeof(why), "from %s: %s", text, strerror(-error));
+		stage_failed(path, cm_stage_name((enum cm_stage)(stage + 1)), error, why);
 	}
 	return !error;
 }
@@ -202,10 +202,9 @@ static void walk_tcp(struct path *path, const struct address_socket *at, int cou
 	walk_pings(path);
 }
 
-static void walk_rdma(struct path *path, const struct address_socket *at, int count)
+static void walk_rdma(struct path *path, const struct address_socket *to)
 {
-	(void)count;
-	if (walk_cm(path, &at[0]))
+	if (walk_cm(path, to))
 		walk_pings(path);
 }
 
@@ -309,7 +308,7 @@ void far_look(struct doctor *d, const char *host)
 	if (try_rdma && !d->ports)
 		stage_failed(&by_rdma, "rdma_create_id", -ENODEV, "there is no RDMA device here");
 	else if (try_rdma)
-		walk_rdma(&by_rdma, at, count);
+		walk_rdma(&by_rdma, &at[0]);
 	if (try_tcp)
 		judge(&by_tcp, try_rdma ? &by_rdma : NULL);
 	if (try_rdma && (d->ports || !try_tcp)) /* else D01 has told it */
