@@ -5,6 +5,9 @@
 . "$(dirname "$0")/../lib.sh"
 need jq
 fake=$dir/machine
+# Where rdmad looks for its files, and so doctor.
+etc=$("$rdmad" --help | grep -o '/[^ ]*/rdmad\.conf' | head -n 1)
+etc=${etc%/rdmad.conf}
 
 # put TEXT FILE...: below the tree.
 put() {
@@ -219,9 +222,9 @@ test_files() {
 	logs_to /srv/rdmad && mkdir "$fake/srv" && mkdir -m 700 "$fake/srv/rdmad" && sed -i 's/4G/1000000G/' "$fake/programs/rdmad_-T" && put 'MemAvailable: 9000000000000 kB' /proc/meminfo
 	put 'CapEff:\t0000000000004000' /proc/self/status && finds 2804 '/srv/rdmad: free'
 	severity=failure
-	put '' /etc/rdmad/none && "$rdmactl" key new --into "$fake/etc/rdmad/keys" somebody -q >/dev/null && doctor 0 --strict
-	chmod 644 "$fake/etc/rdmad/keys" && doctor 2 && ! grep -qF -- "$(cut -d: -f4- "$fake/etc/rdmad/keys")" "$dir/out" || fail "a key is told"
-	finds 2901 'chmod 600 /etc/rdmad/keys'
+	put '' "$etc/rdmad/none" && "$rdmactl" key new --into "$fake$etc/rdmad/keys" somebody -q >/dev/null && doctor 0 --strict
+	chmod 644 "$fake$etc/rdmad/keys" && doctor 2 && ! grep -qF -- "$(cut -d: -f4- "$fake$etc/rdmad/keys")" "$dir/out" || fail "a key is told"
+	finds 2901 "chmod 600 $etc/rdmad/keys"
 	unset severity
 }
 
@@ -270,7 +273,7 @@ test_explain() {
 test_bundle() {
 	machine
 	put '1: DOWN' /sys/class/infiniband/mlx5_0/ports/1/state
-	mkdir -p "$fake/etc/rdmad" && "$rdmactl" key new --into "$fake/etc/rdmad/keys" somebody -q >"$dir/key"
+	mkdir -p "$fake$etc/rdmad" && "$rdmactl" key new --into "$fake$etc/rdmad/keys" somebody -q >"$dir/key"
 	expect 0 doctor --root "$fake" --bundle "$dir/bundle.tar" -q
 	mkdir -p "$dir/again" && tar xf "$dir/bundle.tar" -C "$dir/again" || fail "tar does not unpack the bundle"
 	[[ -s $dir/key ]] && ! grep -rqFf <(cut -d: -f4- "$dir/key") "$dir/again" || fail "a key is in the bundle"

@@ -365,7 +365,7 @@ void check_keys(struct doctor *d)
 	int rc;
 
 	if (!config_value(d, "auth.keys", file, sizeof(file)) || !*file)
-		snprintf(file, sizeof(file), "/etc/rdmad/keys");
+		snprintf(file, sizeof(file), SYSCONFDIR "/rdmad/keys");
 	snprintf(path, sizeof(path), "%s%s", d->look.root, file);
 	if (access(path, F_OK) != 0)
 		return;

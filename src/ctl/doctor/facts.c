@@ -57,7 +57,7 @@ static void read_config(struct doctor *d)
 
 const char *config_file(const struct doctor *d)
 {
-	return d->file ? d->file : "/etc/rdmad.conf";
+	return d->file ? d->file : SYSCONFDIR "/rdmad.conf";
 }
 
 /* The line of a setting: what stands behind its name. NULL: it is not set. */
