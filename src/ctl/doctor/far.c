@@ -5,8 +5,6 @@
 #include "ctl/doctor/doctor.h"
 #include "rdmad/ping.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -57,26 +55,6 @@ static void stage_failed(struct path *path, const char *name, int error, const c
 /*
  * Stages.
  */
-
-/* Connect a socket and close it: 0 or -errno. */
-static int try_connect(const struct address_socket *to)
-{
-	int fd = socket(to->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = 0;
-	struct pollfd out = {.fd = fd, .events = POLLOUT};
-	socklen_t len = sizeof(rc);
-
-	if (fd < 0)
-		return -errno;
-	if (connect(fd, (const struct sockaddr *)&to->sa, to->len) != 0) {
-		rc = errno;
-		if (rc == EINPROGRESS && poll(&out, 1, (int)(stage_limit() / TIME_MS) + 1) <= 0)
-			rc = ETIMEDOUT;
-		else if (rc == EINPROGRESS)
-			getsockopt(fd, SOL_SOCKET, SO_ERROR, &rc, &len);
-	}
-	close(fd);
-	return -rc;
-}
 
 /* The address of this machine from which packets go there: the kernel's route says. */
 static int find_source(const struct address_socket *to, struct sockaddr_storage *from)
@@ -190,14 +168,15 @@ static void walk_tcp(struct path *path, const struct address_socket *at, int cou
 	int rc = 0;
 
 	for (int i = 0; i < count; i++) {
-		rc = try_connect(&at[i]);
-		if (rc == 0)
+		rc = address_connect(&at[i], stage_limit());
+		if (rc >= 0)
 			break;
 	}
-	if (rc != 0) {
+	if (rc < 0) {
 		stage_failed(path, "connect", rc, NULL);
 		return;
 	}
+	close(rc);
 	stage_verified(path, "connect", "port %u", path->address.port);
 	walk_pings(path);
 }
