@@ -321,8 +321,8 @@ struct address_socket {
 #define ADDRESS_SOCKETS 8
 int address_resolve(const struct address *address, struct address_socket out[static ADDRESS_SOCKETS]);
 
-/* A connected stream socket; or -errno, of a limit that was exceeded -ETIMEDOUT, of a path's -EAGAIN. `limit`: for this,
- * and then for each send and receive; 0: nothing waits. */
+/* A connected stream socket; or -errno, of a limit that was exceeded -ETIMEDOUT, of a path's -EAGAIN. `limit`: for
+ * this, and then for each send and receive; 0: nothing waits. */
 int address_connect(const struct address_socket *to, uint64_t limit);
 
 /* 127.0.0.0/8 or ::1; 0.0.0.0 or ::. Or an address of IPv4 such as these in one of IPv6. */

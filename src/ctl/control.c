@@ -16,9 +16,9 @@ static struct watch_times times;
 
 static const struct ctl_option status_options[] = {
 	{"all", 'a', CTL_FLAG, &all, NULL, "counters that are 0, too"},
-	{"watch", 'w', CTL_CHECKED, &every, "SECONDS", "again and again, every 2 s if it does not say; q leaves",
+	{"watch", 'w', CTL_CHECKED, &every, "SECONDS", "look again and again, every 2 s without a number; q leaves",
 	 .check = watch_every_check, .otherwise = "2"},
-	{"count", 'c', CTL_NUMBER, &times.count, "COUNT", "with --watch: so often, then end", .min = 1},
+	{"count", 'c', CTL_NUMBER, &times.count, "COUNT", "with --watch: end after so many looks", .min = 1},
 	{NULL},
 };
 
@@ -28,39 +28,30 @@ static const struct ctl_option end_options[] = {
 };
 
 #define ANSWER_MAX (64u << 20)
+#define READ_LEAST 16384
 #define ANSWER_LIMIT (10 * TIME_S) /* unless --timeout says another */
 
 /* Everything until the daemon closes. free() *out. */
 static int receive_all(int fd, char **out, size_t *len)
 {
-	size_t room = 0, n = 0;
-	char *text = NULL, *bigger;
+	char *text = NULL, *to;
+	size_t room = 0;
 	ssize_t got;
-	int rc;
+	int rc = 0;
 
+	*len = 0;
 	do {
-		if (n == room) {
-			room = MAX(2 * room, 16384u);
-			bigger = room > ANSWER_MAX ? NULL : realloc(text, room);
-			if (!bigger) {
-				rc = -ENOMEM;
-				goto err_text;
-			}
-			text = bigger;
-		}
-		got = recv(fd, text + n, room - n, 0);
-		if (got < 0) {
-			rc = errno == EAGAIN ? -ETIMEDOUT : -errno;
-			goto err_text;
-		}
-		n += (size_t)got;
+		to = buffer_grow(&text, &room, *len, READ_LEAST, ANSWER_MAX);
+		got = to ? recv(fd, to, room - *len, 0) : -1;
+		if (got < 0)
+			rc = !to ? -ENOMEM : errno == EAGAIN ? -ETIMEDOUT : -errno;
+		else
+			*len += (size_t)got;
 	} while (got > 0);
-	*out = text;
-	*len = n;
-	return 0;
-
-err_text:
-	free(text);
+	if (rc != 0)
+		free(text);
+	else
+		*out = text;
 	return rc;
 }
 
@@ -320,12 +311,6 @@ static void draw_status(void *arg, FILE *out)
 	ctl_control_render(out, *status);
 }
 
-static void line_status(void *arg, FILE *out)
-{
-	draw_status(arg, out);
-	putc('\n', out);
-}
-
 static json_t *json_of_status(void *arg)
 {
 	json_t **status = arg;
@@ -339,12 +324,13 @@ static int command_status(const struct ctl_arguments *arguments)
 	struct watch_view view = {
 		.look = look_at_status,
 		.draw = draw_status,
-		.line = line_status,
 		.json = json_of_status,
 		.arg = &status,
 	};
 	int rc;
 
+	if (!every && times.count)
+		return ctl_usage_error("status: --count is of --watch");
 	if (!every)
 		return command_control(arguments);
 	times.every = watch_every(every);

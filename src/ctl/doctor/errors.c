@@ -289,9 +289,9 @@ static const char *severity_text(const struct error_row *row)
 static void print_row(const struct error_row *row)
 {
 	printf(CTL_ERROR_ID ": %s\n", row->number, row->what);
-	words_row(stdout, "severity", 11, severity_text(row));
-	words_row(stdout, "cause", 11, row->cause);
-	printf("  mend     %s\n", row->mend);
+	words_row(stdout, "severity", 12, severity_text(row));
+	words_row(stdout, "cause", 12, row->cause);
+	printf("  mend      %s\n", row->mend);
 }
 
 static json_t *row_json(const struct error_row *row)

@@ -4,7 +4,7 @@
 static bool reset;
 
 static const struct ctl_option options[] = {
-	{"reset", 0, CTL_FLAG, &reset, NULL, "and empty the log"},
+	{"reset", 0, CTL_FLAG, &reset, NULL, "empty the log, too"},
 	{NULL},
 };
 

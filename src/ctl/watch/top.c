@@ -208,6 +208,19 @@ static double per_second(const struct top *top, const char *object, const char *
 	return seconds > 0 && now > before ? (double)(now - before) / seconds : 0;
 }
 
+/* Requests a second that the connections of a service ask for now. */
+static double requests_of(const struct top *top, const char *service)
+{
+	const struct look *look = last_of(top);
+	double seconds = seconds_of(top);
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < look->rows; i++)
+		if (strcmp(look->row[i].service, service) == 0)
+			sum += rate_of(&look->row[i], REQUESTS);
+	return seconds > 0 ? (double)sum / seconds : 0;
+}
+
 static uint64_t in_flight(const struct look *look)
 {
 	uint64_t sum = 0;
@@ -258,6 +271,7 @@ static bool is_of_service(const char *name)
 
 static void put_services(const struct top *top, FILE *out)
 {
+	double resp = requests_of(top, "resp"); /* of whose commands the status has no counters */
 	const char *name, *gap = "";
 	json_t *value;
 
@@ -270,7 +284,9 @@ static void put_services(const struct top *top, FILE *out)
 			gap = "  ";
 		}
 	}
-	fputs(*gap ? "\n" : "no service is asked for anything\n", out);
+	if (resp > 0)
+		fprintf(out, "%sresp %.0f/s", gap, resp);
+	fputs(*gap || resp > 0 ? "\n" : "no service is asked for anything\n", out);
 }
 
 static void put_connections(const struct top *top, FILE *out)
@@ -410,7 +426,7 @@ static json_t *json_of_top(void *arg)
 
 static const struct ctl_option options[] = {
 	{"delay", 'd', CTL_CHECKED, &delay, "SECONDS", "between two looks; default 1", .check = watch_every_check},
-	{"count", 'c', CTL_NUMBER, &times.count, "COUNT", "so often, then end", .min = 1},
+	{"count", 'c', CTL_NUMBER, &times.count, "COUNT", "end after so many looks", .min = 1},
 	{"sort", 's', CTL_CHECKED, &sort, "WHAT", "the order: " ORDERS, .check = check_sort, .choices = ORDERS},
 	{NULL},
 };

@@ -55,8 +55,11 @@ static int print(const struct watch_view *view)
 {
 	json_t *object;
 
-	if (!ctl.json) {
+	if (!ctl.json && view->line) {
 		view->line(view->arg, stdout);
+	} else if (!ctl.json) {
+		view->draw(view->arg, stdout);
+		putchar('\n');
 	} else {
 		object = view->json(view->arg);
 		if (!object || ctl_put_json(stdout, object) != 0)

@@ -28,7 +28,7 @@ int screen_wait(uint64_t until);
 struct watch_view {
 	int (*look)(void *arg);             /* ask the daemon: an exit status, with the cause told */
 	void (*draw)(void *arg, FILE *out); /* for the screen */
-	void (*line)(void *arg, FILE *out); /* where there is none */
+	void (*line)(void *arg, FILE *out); /* where there is none; NULL: the same, and an empty line */
 	json_t *(*json)(void *arg);
 	void (*key)(void *arg, int key); /* NULL: q and the space bar are all */
 	bool compares;                   /* two looks are needed for what is shown */
