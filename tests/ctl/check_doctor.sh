@@ -210,17 +210,7 @@ test_host() {
 	rm "$fake/programs/rdmad_-T" && severity=note finds 2602
 }
 
-logs_to() { printf 'log = {\n\tdirectory = "%s";\n\tpolicy = "always";\n};\n' "$1" >>"$fake/programs/rdmad_-T"; }
-
 test_files() {
-	severity=failure
-	logs_to /srv/log/rdmad && finds 2801 'install -d -o rdmad -m 700 /srv/log/rdmad'
-	logs_to /srv/rdmad && mkdir "$fake/srv" && sed -i 's/4G/1M/' "$fake/programs/rdmad_-T" && doctor 0 --strict
-	mkdir -m 700 "$fake/srv/rdmad" && doctor 0 --strict
-	chmod 777 "$fake/srv/rdmad" && finds 2802 'mode 0777'
-	severity=warning
-	logs_to /srv/rdmad && mkdir "$fake/srv" && mkdir -m 700 "$fake/srv/rdmad" && sed -i 's/4G/1000000G/' "$fake/programs/rdmad_-T" && put 'MemAvailable: 9000000000000 kB' /proc/meminfo
-	put 'CapEff:\t0000000000004000' /proc/self/status && finds 2804 '/srv/rdmad: free'
 	severity=failure
 	put '' "$etc/rdmad/none" && "$rdmactl" key new --into "$fake$etc/rdmad/keys" somebody -q >/dev/null && doctor 0 --strict
 	chmod 644 "$fake$etc/rdmad/keys" && doctor 2 && ! grep -qF -- "$(cut -d: -f4- "$fake$etc/rdmad/keys")" "$dir/out" || fail "a key is told"

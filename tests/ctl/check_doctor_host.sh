@@ -77,7 +77,14 @@ test_log() {
 	rmdir "$shm" || fail "doctor left something in the directory of the log"
 	configure "log = { directory = \"$dir/none/log\"; policy = \"interval\"; };"
 	doctor 2 && found 5005 "install -d -o rdmad -m 700 $dir/none/log"
-	json '[.findings[].id | select(. == "RD-2801" or . == "RD-2603")] == []' "what rdmad says in the way of its start is told once"
+	json '[.findings[].id | select(. == "RD-2603")] == []' "what rdmad says in the way of its start is told once"
+	mkdir -m 777 "$dir/log.d" && chmod 777 "$dir/log.d"
+	configure "log = { directory = \"$dir/log.d\"; policy = \"interval\"; };"
+	doctor 2 && found 2802 'mode 0777' && found 2802 "chmod go-w $dir/log.d"
+	chmod 700 "$dir/log.d"
+	doctor 0 && json '[.findings[].id | select(. == "RD-2802")] == []' "a directory that is the daemon's own"
+	configure "log = { directory = \"$dir/log.d\"; policy = \"interval\"; };" 'kv.memory = "64T";'
+	doctor 2 && found 2804 "$dir/log.d: free" && found 5006 kv.memory
 }
 
 test_config() {

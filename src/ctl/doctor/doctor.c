@@ -52,7 +52,7 @@ static const struct check {
 	{"D25", check_port, false, false, "whether another program has the port"},
 	{"D26", check_config, false, false, "configuration"},
 	{"D27", check_clock, true, false, "clock"},
-	{"D28", check_log, false, false, "directory of the log"},
+	{"D28", check_log, true, false, "directory of the log"},
 	{"D29", check_keys, false, false, "files of keys"},
 	{"D30", check_sandbox, false, false, "sandbox of gpu sessions, and what it denied"},
 	{"D31", check_kernel, false, false, "errors of devices in the kernel's log"},
