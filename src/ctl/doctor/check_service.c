@@ -316,7 +316,7 @@ static void check_disk(struct doctor *d, const char *directory, bool waits)
 			    units_format_time(slowest / TIME_MS * TIME_MS, have));
 }
 
-/* Of a directory that is there: rdmad makes it where there is none, and where it cannot rdmad -t says so. */
+/* The directory may be missing: rdmad makes it, and where it cannot rdmad -t says so. */
 void check_log(struct doctor *d)
 {
 	char directory[512], policy[32];

@@ -206,7 +206,8 @@ static const struct error_row rows[] = {
 	 "another program has the port, or the address is not of this machine", "ss -ltnp; ip address; rdmactl doctor"},
 	{5002, SEVERITY_FAILURE, "rdmad would let other machines in without keys",
 	 "listen has an address that they reach, and there is no key of any client",
-	 "rdmactl key new NAME --into /etc/rdmad/keys; or insecure = true; in a network that is trusted"},
+	 "rdmactl key new NAME --into /etc/rdmad/keys; or, in a network that is trusted, insecure = true; in "
+	 "rdmad.conf"},
 	{5003, SEVERITY_FAILURE, "RDMA is required and missing",
 	 "require_rdma is true, and there is no device, or no address of it in listen", "rdmactl doctor"},
 	{5004, SEVERITY_FAILURE, "the daemon cannot register memory",
