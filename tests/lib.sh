@@ -87,7 +87,7 @@ ends() {
 # ctl ARGUMENTS: rdmactl, of the daemon and at this server; stdout and stderr go to files.
 ctl() {
 	local at=$server
-	case ${1-} in status | conn | connections | disconnect | memory | resources | metrics | reload | drain | shutdown | log) at='' ;; esac
+	case ${1-} in status | conn | memory | resources | metrics | reload | drain | shutdown | log) at='' ;; esac
 	timeout 240 "$rdmactl" --control "$dir/control.sock" ${at:+-H "$at"} "$@" >"$dir/out" 2>"$dir/err"
 }
 

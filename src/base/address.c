@@ -165,6 +165,24 @@ static bool is_v4(const struct sockaddr *sa, uint32_t *number)
 	return true;
 }
 
+int address_connect(const struct address_socket *to, uint64_t limit)
+{
+	const struct timeval time = {.tv_sec = (time_t)(limit / TIME_S),
+				     .tv_usec = (suseconds_t)(limit % TIME_S / TIME_US)};
+	int type = SOCK_STREAM | SOCK_CLOEXEC | (limit < TIME_US ? SOCK_NONBLOCK : 0);
+	int fd = socket(to->sa.ss_family, type, 0), rc;
+
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
+	if (connect(fd, (const struct sockaddr *)&to->sa, to->len) == 0)
+		return fd;
+	rc = errno == EINPROGRESS ? -ETIMEDOUT : -errno;
+	close(fd);
+	return rc;
+}
+
 bool address_is_loopback(const struct sockaddr *sa)
 {
 	uint32_t number;

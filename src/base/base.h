@@ -206,6 +206,16 @@ char *buffer_grow(char **at, size_t *room, size_t len, size_t bytes, size_t most
  */
 int random_fill(void *out, size_t size);
 
+/* Numbers that look random and can be guessed, for choices and contents: xorshift64 (Marsaglia, 2003). *state is not
+ * 0. */
+static inline uint64_t random_step(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
 /*
  * quota.c: so many of something in all, and of these so many of one source: an address, a user, a client's name. One
  * thread at a time creates, takes and destroys, as by a lock of the caller's; the rest is for any thread, without one.
@@ -310,6 +320,10 @@ struct address_socket {
  * path. "*" is 0.0.0.0 and ::. How many, at most ADDRESS_SOCKETS, or -EHOSTUNREACH when the name has none; logged. */
 #define ADDRESS_SOCKETS 8
 int address_resolve(const struct address *address, struct address_socket out[static ADDRESS_SOCKETS]);
+
+/* A connected stream socket; or -errno, of a limit that was exceeded -ETIMEDOUT, of a path's -EAGAIN. `limit`: for
+ * this, and then for each send and receive; 0: nothing waits. */
+int address_connect(const struct address_socket *to, uint64_t limit);
 
 /* 127.0.0.0/8 or ::1; 0.0.0.0 or ::. Or an address of IPv4 such as these in one of IPv6. */
 bool address_is_loopback(const struct sockaddr *sa);

@@ -177,23 +177,10 @@ void local_sweep(const char *directory, unsigned most)
 
 int local_connect(const char *path, uint64_t limit)
 {
-	const struct timeval time = {.tv_sec = (time_t)(limit / TIME_S),
-				     .tv_usec = (suseconds_t)(limit % TIME_S / TIME_US)};
-	struct sockaddr_un at;
-	int fd, rc = local_address(path, &at);
+	struct address_socket to = {.len = sizeof(struct sockaddr_un)};
+	int rc = local_address(path, (struct sockaddr_un *)&to.sa);
 
-	if (rc != 0)
-		return rc;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (limit < TIME_US ? SOCK_NONBLOCK : 0), 0);
-	if (fd < 0)
-		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time));
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
-	if (connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0)
-		return fd;
-	rc = -errno;
-	close(fd);
-	return rc;
+	return rc == 0 ? address_connect(&to, limit) : rc;
 }
 
 int local_peer(int fd, struct ucred *out)

@@ -114,6 +114,8 @@ static const struct {
 	{"flushall", "kv flush"},
 	{"flushdb", "kv flush"},
 	{"clients", "conn list"},
+	{"connections", "conn list"},
+	{"disconnect", "conn close"},
 	{"kill", "conn close"},
 	{"stop", "shutdown"},
 };

@@ -16,9 +16,9 @@ static struct watch_times times;
 
 static const struct ctl_option status_options[] = {
 	{"all", 'a', CTL_FLAG, &all, NULL, "counters that are 0, too"},
-	{"watch", 'w', CTL_CHECKED, &every, "SECONDS", "again and again, every 2 s if it does not say; q leaves",
+	{"watch", 'w', CTL_CHECKED, &every, "SECONDS", "look again and again, every 2 s without a number; q leaves",
 	 .check = watch_every_check, .otherwise = "2"},
-	{"count", 'c', CTL_NUMBER, &times.count, "COUNT", "with --watch: so often, then end", .min = 1},
+	{"count", 'c', CTL_NUMBER, &times.count, "COUNT", "with --watch: end after so many looks", .min = 1},
 	{NULL},
 };
 
@@ -28,39 +28,30 @@ static const struct ctl_option end_options[] = {
 };
 
 #define ANSWER_MAX (64u << 20)
+#define READ_LEAST 16384
 #define ANSWER_LIMIT (10 * TIME_S) /* unless --timeout says another */
 
 /* Everything until the daemon closes. free() *out. */
 static int receive_all(int fd, char **out, size_t *len)
 {
-	size_t room = 0, n = 0;
-	char *text = NULL, *bigger;
+	char *text = NULL, *to;
+	size_t room = 0;
 	ssize_t got;
-	int rc;
+	int rc = 0;
 
+	*len = 0;
 	do {
-		if (n == room) {
-			room = MAX(2 * room, 16384u);
-			bigger = room > ANSWER_MAX ? NULL : realloc(text, room);
-			if (!bigger) {
-				rc = -ENOMEM;
-				goto err_text;
-			}
-			text = bigger;
-		}
-		got = recv(fd, text + n, room - n, 0);
-		if (got < 0) {
-			rc = errno == EAGAIN ? -ETIMEDOUT : -errno;
-			goto err_text;
-		}
-		n += (size_t)got;
+		to = buffer_grow(&text, &room, *len, READ_LEAST, ANSWER_MAX);
+		got = to ? recv(fd, to, room - *len, 0) : -1;
+		if (got < 0)
+			rc = !to ? -ENOMEM : errno == EAGAIN ? -ETIMEDOUT : -errno;
+		else
+			*len += (size_t)got;
 	} while (got > 0);
-	*out = text;
-	*len = n;
-	return 0;
-
-err_text:
-	free(text);
+	if (rc != 0)
+		free(text);
+	else
+		*out = text;
 	return rc;
 }
 
@@ -94,8 +85,19 @@ static int fail_connect(int error, const char *path)
 	return CTL_UNREACHABLE;
 }
 
+/* A connection on which nothing waits for longer than --timeout says, or -errno. */
+static int connect_to(const char *path)
+{
+	return local_connect(path, ctl.timeout == TIME_NEVER ? ANSWER_LIMIT : ctl.timeout);
+}
+
 /* Not a program of another user, which has made the socket in a place that all users may write to. Root goes where it
  * says. */
+static bool is_trusted(uid_t user)
+{
+	return geteuid() == 0 || local_is_own_user(user);
+}
+
 static bool is_ours(int fd, const char *path)
 {
 	struct ucred peer;
@@ -105,7 +107,7 @@ static bool is_ours(int fd, const char *path)
 		ctl_say("%s: the kernel does not tell whose it is: %s", path, strerror(-rc));
 		return false;
 	}
-	if (geteuid() == 0 || local_is_own_user(peer.uid))
+	if (is_trusted(peer.uid))
 		return true;
 	ctl_say("%s is of user %u, and neither of this user, %u, nor of root: nothing was said to it", path,
 		(unsigned)peer.uid, (unsigned)geteuid());
@@ -113,12 +115,22 @@ static bool is_ours(int fd, const char *path)
 	return false;
 }
 
-/* One command there and its answer back: free() *out. 0 or an exit status, with the cause told. */
+/* One command there and its answer back: free() *out. 0 or -errno. */
+static int exchange(int fd, const char *command, char **out, size_t *len)
+{
+	char line[WIRE_CONTROL_LINE];
+	int n = snprintf(line, sizeof(line), "%s\n", command);
+	ssize_t sent = send(fd, line, (size_t)n, MSG_NOSIGNAL);
+
+	if (sent < 0)
+		return errno == EAGAIN ? -ETIMEDOUT : -errno;
+	return sent == n ? receive_all(fd, out, len) : -EIO;
+}
+
+/* The same at the socket of that path. 0 or an exit status, with the cause told. */
 static int ask(const char *path, const char *command, char **out, size_t *len)
 {
-	int fd = local_connect(path, ctl.timeout == TIME_NEVER ? ANSWER_LIMIT : ctl.timeout), rc, n;
-	char line[WIRE_CONTROL_LINE];
-	ssize_t sent;
+	int fd = connect_to(path), rc;
 
 	if (fd < 0)
 		return fail_connect(fd, path);
@@ -126,14 +138,7 @@ static int ask(const char *path, const char *command, char **out, size_t *len)
 		close(fd);
 		return CTL_UNREACHABLE;
 	}
-	n = snprintf(line, sizeof(line), "%s\n", command);
-	sent = send(fd, line, (size_t)n, MSG_NOSIGNAL);
-	if (sent < 0)
-		rc = errno == EAGAIN ? -ETIMEDOUT : -errno;
-	else
-		rc = sent == n ? 0 : -EIO;
-	if (rc == 0)
-		rc = receive_all(fd, out, len);
+	rc = exchange(fd, command, out, len);
 	close(fd);
 	if (rc == -ETIMEDOUT) {
 		ctl_say("%s: no answer by %s in time", command, path);
@@ -242,17 +247,15 @@ int ctl_control_ask(const char *command, json_t **out)
 
 json_t *ctl_control_try(const char *command)
 {
-	char path[256], line[WIRE_CONTROL_LINE], *text = NULL;
-	int fd = local_connect(path_of_socket(path, sizeof(path)), ANSWER_LIMIT), n;
+	char path[256], *text = NULL;
+	int fd = connect_to(path_of_socket(path, sizeof(path)));
 	json_t *answer = NULL;
 	struct ucred peer;
 	size_t len = 0;
 
 	if (fd < 0)
 		return NULL;
-	n = snprintf(line, sizeof(line), "%s\n", command);
-	if (local_peer(fd, &peer) == 0 && (geteuid() == 0 || local_is_own_user(peer.uid)) &&
-	    send(fd, line, (size_t)n, MSG_NOSIGNAL) == n && receive_all(fd, &text, &len) == 0)
+	if (local_peer(fd, &peer) == 0 && is_trusted(peer.uid) && exchange(fd, command, &text, &len) == 0)
 		answer = json_loadb(text, len, 0, NULL);
 	close(fd);
 	free(text);
@@ -308,12 +311,6 @@ static void draw_status(void *arg, FILE *out)
 	ctl_control_render(out, *status);
 }
 
-static void line_status(void *arg, FILE *out)
-{
-	draw_status(arg, out);
-	putc('\n', out);
-}
-
 static json_t *json_of_status(void *arg)
 {
 	json_t **status = arg;
@@ -327,12 +324,13 @@ static int command_status(const struct ctl_arguments *arguments)
 	struct watch_view view = {
 		.look = look_at_status,
 		.draw = draw_status,
-		.line = line_status,
 		.json = json_of_status,
 		.arg = &status,
 	};
 	int rc;
 
+	if (!every && times.count)
+		return ctl_usage_error("status: --count is of --watch");
 	if (!every)
 		return command_control(arguments);
 	times.every = watch_every(every);
@@ -349,20 +347,18 @@ static int64_t number_of(const json_t *object, const char *name)
 /* The question says what ends for whom. */
 static int command_end(const struct ctl_arguments *arguments)
 {
-	char path[256], *text = NULL;
-	size_t len = 0;
 	json_t *status;
+	char path[256];
 	int rc;
 
 	if (yes || !isatty(STDIN_FILENO))
 		return command_control(arguments);
-	rc = ask(path_of_socket(path, sizeof(path)), "status", &text, &len);
+	rc = ctl_control_ask("status", &status);
 	if (rc != CTL_OK)
 		return rc;
-	status = json_loadb(text, len, 0, NULL);
-	free(text);
 	if (!ctl_confirmed("%s the rdmad of process %lld at %s, connections %lld, keys %lld?", ctl_command_name(),
-			   (long long)number_of(status, "pid"), path, (long long)number_of(status, "connections"),
+			   (long long)number_of(status, "pid"), path_of_socket(path, sizeof(path)),
+			   (long long)number_of(status, "connections"),
 			   (long long)number_of(json_object_get(status, "store"), "items"))) {
 		ctl_say("%s: nothing was done", ctl_command_name());
 		rc = CTL_FAILED;

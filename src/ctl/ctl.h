@@ -185,6 +185,8 @@ void ctl_say_of(const char *address, const char *why);
 
 /* The last of them, "" if there was none. */
 const char *ctl_said(void);
+/* How messages and --json write a number of rdmactl explain. */
+#define CTL_ERROR_ID "RD-%04u"
 /* The number that rdmactl explain has of the last next step that was said; 0: none. */
 unsigned ctl_said_number(void);
 
@@ -285,6 +287,16 @@ char *ctl_base64_decode(const char *text, size_t len, size_t *out_len);
 /* A JSON object for people: scalars as a list, objects as indented lists, arrays of objects as tables.
  * Units are taken from the ends of the names: _bytes, _us, _ns, _seconds, _per_second. */
 void ctl_render(FILE *out, const json_t *object);
+
+/* Seconds as hours, minutes and seconds, from a day on as days, hours and minutes. Returns buf. */
+char *ctl_clock_text(uint64_t seconds, char buf[static 32]);
+
+/* Print an object, which it takes, as --json says or as people want to read it. An exit status. */
+int ctl_print(json_t *object);
+
+/* The same of an answer that is a list with a name: for people each of its items is the row that row_of() makes of
+ * it. */
+int ctl_print_rows(json_t *answer, const char *name, json_t *(*row_of)(const json_t *item));
 
 #define CTL_TABLE_COLUMNS 24
 

@@ -25,11 +25,7 @@ static int command_status(const struct ctl_arguments *arguments)
 		return ctl_fail(-EREMOTEIO,
 				"the daemon keeps no log: see log.directory and log.policy in its rdmad.conf", "%s",
 				ctl_command_name());
-	if (ctl.json)
-		return ctl_json_print(log);
-	ctl_render(stdout, log);
-	json_decref(log);
-	return CTL_OK;
+	return ctl_print(log);
 }
 
 static int command_checkpoint(const struct ctl_arguments *arguments)
@@ -191,7 +187,6 @@ static int verify_directory(const char *path)
 {
 	struct directory d = {.path = path, .files = json_array()};
 	int rc = wal_read_directory(path, verify_each, &d);
-	json_t *o;
 
 	if (rc != 0 && rc != -EINTR) {
 		json_decref(d.files);
@@ -202,13 +197,8 @@ static int verify_directory(const char *path)
 			 "%s %s", ctl_command_name(), path);
 		return CTL_FAILED;
 	}
-	o = json_pack("{s:s, s:o}", "directory", path, "files", d.files);
-	if (ctl.json)
-		return ctl_json_print(o) == CTL_OK ? d.status : CTL_FAILED;
-	if (o)
-		ctl_render(stdout, o);
-	json_decref(o);
-	return d.status;
+	rc = ctl_print(json_pack("{s:s, s:o}", "directory", path, "files", d.files));
+	return rc == CTL_OK ? d.status : rc;
 }
 
 static int command_verify(const struct ctl_arguments *arguments)
@@ -226,11 +216,7 @@ static int command_verify(const struct ctl_arguments *arguments)
 	rc = verify_file(path, 0, &told);
 	if (!told)
 		return rc;
-	if (ctl.json)
-		return ctl_json_print(told) == CTL_OK ? rc : CTL_FAILED;
-	ctl_render(stdout, told);
-	json_decref(told);
-	return rc;
+	return ctl_print(told) == CTL_OK ? rc : CTL_FAILED;
 }
 
 static int command_dump(const struct ctl_arguments *arguments)

@@ -35,15 +35,13 @@ int ctl_json_print(json_t *object)
 json_t *ctl_json_error(int status)
 {
 	const char *text = status == CTL_INTERRUPTED ? "interrupted" : ctl_said();
-	char line[2048], id[16];
+	char line[2048];
 	json_t *error;
 
 	told = true;
 	error = json_pack("{s:s, s:i}", "text", log_printable(text, line, sizeof(line)), "status", status);
-	if (ctl_said_number()) {
-		snprintf(id, sizeof(id), "RD-%04u", ctl_said_number());
-		json_object_set_new(error, "id", json_string(id));
-	}
+	if (ctl_said_number())
+		json_object_set_new(error, "id", json_sprintf(CTL_ERROR_ID, ctl_said_number()));
 	return error;
 }
 
@@ -268,17 +266,24 @@ static void format_ns(double value, char *buf, size_t size)
 	snprintf(buf, size, "%.3f us", value / 1e3);
 }
 
+char *ctl_clock_text(uint64_t s, char buf[static 32])
+{
+	if (s < 86400)
+		snprintf(buf, 32, "%u:%02u:%02u", (unsigned)(s / 3600), (unsigned)(s / 60 % 60), (unsigned)(s % 60));
+	else
+		snprintf(buf, 32, "%u d %u:%02u", (unsigned)(s / 86400), (unsigned)(s / 3600 % 24),
+			 (unsigned)(s / 60 % 60));
+	return buf;
+}
+
 static void format_seconds(double value, char *buf, size_t size)
 {
-	uint64_t s = (uint64_t)value;
+	char clock[32];
 
 	if (value < 60)
 		snprintf(buf, size, "%.4g s", value);
-	else if (s < 86400)
-		snprintf(buf, size, "%u:%02u:%02u", (unsigned)(s / 3600), (unsigned)(s / 60 % 60), (unsigned)(s % 60));
 	else
-		snprintf(buf, size, "%u d %u:%02u", (unsigned)(s / 86400), (unsigned)(s / 3600 % 24),
-			 (unsigned)(s / 60 % 60));
+		snprintf(buf, size, "%s", ctl_clock_text((uint64_t)value, clock));
 }
 
 static const struct unit {
@@ -448,4 +453,26 @@ static void render_object(FILE *out, const json_t *object, unsigned indent)
 void ctl_render(FILE *out, const json_t *object)
 {
 	render_object(out, object, 0);
+}
+
+int ctl_print(json_t *object)
+{
+	if (ctl.json || !object)
+		return ctl_json_print(object);
+	ctl_render(stdout, object);
+	json_decref(object);
+	return CTL_OK;
+}
+
+int ctl_print_rows(json_t *answer, const char *name, json_t *(*row_of)(const json_t *item))
+{
+	json_t *rows, *item;
+	size_t i;
+
+	if (ctl.json)
+		return ctl_json_print(answer);
+	rows = json_array();
+	json_array_foreach(json_object_get(answer, name), i, item) json_array_append_new(rows, row_of(item));
+	json_decref(answer);
+	return ctl_print(json_pack("{s:o}", name, rows));
 }

@@ -6,7 +6,7 @@
 
 static const char gone[] = "what ended it is in the log of rdmad; whether that still runs says: rdmactl status";
 
-static const struct {
+static const struct error {
 	int error;
 	enum ctl_exit status;
 	unsigned number; /* of rdmactl explain; 0: none */
@@ -38,11 +38,12 @@ static const struct {
 	{EINTR, CTL_INTERRUPTED, 0, NULL},
 };
 
-static const char *hint_of(int error)
+/* What is known of a negative errno. NULL: nothing. */
+static const struct error *find_error(int error)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
 		if (errors[i].error == -error)
-			return errors[i].hint;
+			return &errors[i];
 	return NULL;
 }
 
@@ -54,7 +55,7 @@ static void print_next(const char *hint, unsigned number)
 	fprintf(stderr, "%s\n", hint);
 	said_number = number;
 	if (number)
-		fprintf(stderr, "more: rdmactl explain RD-%04u\n", number);
+		fprintf(stderr, "more: rdmactl explain " CTL_ERROR_ID "\n", number);
 }
 
 unsigned ctl_said_number(void)
@@ -64,9 +65,10 @@ unsigned ctl_said_number(void)
 
 static void print_hint(int error)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
-		if (errors[i].error == -error && errors[i].hint)
-			print_next(errors[i].hint, errors[i].number);
+	const struct error *e = find_error(error);
+
+	if (e && e->hint)
+		print_next(e->hint, e->number);
 }
 
 static void print_hint_about(int error, const char *server)
@@ -84,12 +86,11 @@ static void print_hint_about(int error, const char *server)
 
 enum ctl_exit ctl_exit_of(int error)
 {
+	const struct error *e = find_error(error);
+
 	if (!error)
 		return CTL_OK;
-	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
-		if (errors[i].error == -error)
-			return errors[i].status;
-	return CTL_FAILED;
+	return e ? e->status : CTL_FAILED;
 }
 
 bool ctl_file_ends(const char *path, const char *ending)
@@ -155,7 +156,7 @@ int ctl_fail_channel(int error, const char *why, const char *url)
 		return ctl_usage_hint();
 	if (why || strncmp(url, "meet://", strlen("meet://")) != 0)
 		return (int)ctl_exit_of(error);
-	if (hint_of(error) == gone)
+	if (find_error(error) && find_error(error)->hint == gone)
 		fputs("has the program at the other end ended, or the rdmad between? see: rdmactl status\n", stderr);
 	else
 		print_hint_about(error, url);

@@ -100,13 +100,8 @@ void script_random_text(char *out, size_t n, uint64_t *state)
 	static const char digit[64] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 	while (n) {
-		uint64_t bits;
+		uint64_t bits = random_step(state);
 
-		/* xorshift64 (Marsaglia, 2003). */
-		*state ^= *state << 13;
-		*state ^= *state >> 7;
-		*state ^= *state << 17;
-		bits = *state;
 		for (unsigned i = 0; i < 10 && n; i++, n--, bits >>= 6)
 			*out++ = digit[bits & 63];
 	}

@@ -90,11 +90,8 @@ void service_hot_key(struct service_part *part, const void *key, size_t len)
 		hot->skip--;
 		return;
 	}
-	/* A fixed step could meet one key of a client that asks for several in turn. xorshift64 (Marsaglia, 2003). */
-	hot->random ^= hot->random << 13;
-	hot->random ^= hot->random >> 7;
-	hot->random ^= hot->random << 17;
-	hot->skip = (uint32_t)(hot->random >> 32) % (2 * EACH - 1);
+	/* A fixed step could meet one key of a client that asks for several in turn. */
+	hot->skip = (uint32_t)(random_step(&hot->random) >> 32) % (2 * EACH - 1);
 	hot->table.sampled++;
 	count(&hot->table, key, len);
 }

@@ -100,6 +100,8 @@ test_synonyms() {
 		SET k v|kv set
 		kv GET k|kv get
 		PING|ping
+		connections|conn list
+		disconnect 7|conn close
 	END
 }
 
@@ -107,7 +109,8 @@ test_synonyms() {
 test_local() {
 	local command
 	server=''
-	for command in status connections memory resources reload drain shutdown; do
+	for command in status "conn list" memory resources reload drain shutdown; do
+		# shellcheck disable=SC2086
 		expect 2 -H "$tcp" $command && complains 'this machine' "-H $command"
 	done
 	expect 0 status

@@ -60,7 +60,6 @@ is_shown key lab || fail "its key: $(shown .key)"
 id=$(shown .id)
 expect 0 conn list && says "^  *id  address .* in flight$" "the table" && says "^ *$id .* resp .* lab .*established" "the table"
 expect 0 conn show "$id" && says "^service  *resp$" "conn show" && says "^records in  *4$" "conn show"
-expect 0 connections && says "^ *$id " "the older name"
 expect 0 conn close "$id" && says "^ *$id " "conn close tells of it"
 wait_for "the end" nobody_is_connected
 logged "disconnects #$id,"

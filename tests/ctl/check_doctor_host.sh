@@ -53,6 +53,10 @@ test_port() {
 	sed -i "1a port = ${at##*:};" "$dir/rdmad.conf"
 	doctor 0
 	json '[.findings[] | select(.id == "RD-2501")] == []' "the port is the daemon's own"
+	# What rdmad says of its own port is no error; each of its errors is told.
+	sed "\$a log = { directory = \"$dir/none/log\"; policy = \"interval\"; };" "$dir/rdmad.conf" >"$dir/wrong.conf"
+	sed -i 's/^listen = \[/&"tcp:\/\/203.0.113.1", /' "$dir/wrong.conf"
+	expect 2 doctor --config "$dir/wrong.conf" --json && found 5001 203.0.113.1 && found 5005 "$dir/none/log"
 	rm "$dir/port"
 	python3 -c 'import socket, time; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True); time.sleep(600)' >"$dir/port" &
 	clients=($!)
@@ -72,7 +76,15 @@ test_log() {
 	doctor 0 && found 2803 "$shm is on tmpfs"
 	rmdir "$shm" || fail "doctor left something in the directory of the log"
 	configure "log = { directory = \"$dir/none/log\"; policy = \"interval\"; };"
-	doctor 2 && found 2801 "mkdir -p $dir/none/log" && found 2603 'RD-5005'
+	doctor 2 && found 5005 "install -d -o rdmad -m 700 $dir/none/log"
+	json '[.findings[].id | select(. == "RD-2603")] == []' "what rdmad says in the way of its start is told once"
+	mkdir -m 777 "$dir/log.d" && chmod 777 "$dir/log.d"
+	configure "log = { directory = \"$dir/log.d\"; policy = \"interval\"; };"
+	doctor 2 && found 2802 'mode 0777' && found 2802 "chmod go-w $dir/log.d"
+	chmod 700 "$dir/log.d"
+	doctor 0 && json '[.findings[].id | select(. == "RD-2802")] == []' "a directory that is the daemon's own"
+	configure "log = { directory = \"$dir/log.d\"; policy = \"interval\"; };" 'kv.memory = "64T";'
+	doctor 2 && found 2804 "$dir/log.d: free" && found 5006 kv.memory
 }
 
 test_config() {

@@ -3,7 +3,7 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need jq python3
-configure 'services = ["ping", "kv"];'
+configure 'services = ["ping", "kv", "resp"];' "resp.unix_socket = \"$dir/resp.sock\";"
 start_daemon
 
 # A client that is busy meanwhile.
@@ -21,6 +21,7 @@ expect 0 status --watch=0.2 --count 2 && [[ $(grep -c '^uptime' "$dir/out") == 2
 expect 0 --json status -w0.2 -c 3 && [[ $(jq -c 'select(.ok)' "$dir/out" | wc -l) == 3 ]] || fail "JSON lines of status --watch"
 expect 2 top --delay 0 && complains "of 0.1 to 3600 s" "no delay"
 expect 2 top --sort size && complains "one of requests in out" "an order that is none"
+expect 2 status --count 2 && complains "of --watch" "--count alone"
 expect 2 status --watch=often && complains "not seconds" "status --watch=often"
 # Its reader has gone.
 timeout 60 "$rdmactl" --control "$dir/control.sock" top -d 0.1 2>"$dir/err" | head -n 1 >"$dir/out"
@@ -38,6 +39,8 @@ wait "$client" || fail "top that is ended: $?"
 kill -KILL "${clients[0]}"
 wait "${clients[@]}" 2>/dev/null
 clients=()
+"$rdmactl" -H "unix://$dir/resp.sock" bench blocks --resp -s 16 -b 2 -D 600s -w 0 >/dev/null 2>&1 &
+clients+=($!)
 DAEMON=$daemon python3 "$(dirname "$0")/terminal.py" "$rdmactl" --control "$dir/control.sock" >"$dir/out" 2>"$dir/err" || fail "at a terminal"
 grep FAILED "$dir/err" >&2
 await_daemon "its end"

@@ -552,8 +552,8 @@ test_connection_listed() {
 	"$rdmactl" -H "$server" ping -i 100ms >"$dir/ping" 2>&1 &
 	clients=($!)
 	wait_for "a ping" grep -qs seq=1 "$dir/ping"
-	expect 0 connections --json && json "[.connections[] | select(.transport == \"$(transport_of)\")] | length == 1" connections
-	expect 0 connections && says "$(transport_of)" connections
+	expect 0 conn list --json && json "[.connections[] | select(.transport == \"$(transport_of)\")] | length == 1" "conn list"
+	expect 0 conn list && says "$(transport_of)" "conn list"
 	kill -KILL "${clients[0]}"
 	wait "${clients[0]}" 2>/dev/null
 	clients=()

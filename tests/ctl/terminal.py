@@ -6,6 +6,7 @@ a cursor, lines and an echo."""
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -107,6 +108,7 @@ def main():
     s.until("a screen", drawn(b"sorted by requests"))
     if s.is_usual():
         fault("q", "keys wait for a line's end")
+    s.until("what Redis's clients ask for", lambda s: any(re.search(rb"resp \d+/s", frame) for frame in s.frames()))
     for key, order in ((b"i", b"in"), (b"o", b"out"), (b"f", b"flight"), (b"a", b"age"), (b"n", b"number"), (b"r", b"requests")):
         s.type(key)
         s.until(f"the order {order}", last(b"sorted by " + order))

@@ -203,15 +203,15 @@ test_disconnect() {
 	start_daemon
 	hold first "$socket" 3
 	wait_for "three answers" said first 3
-	id=$(control connections | jq '.connections[1].id')
-	expect 0 disconnect "$id" || fail "disconnect"
+	id=$(control conn list | jq '.connections[1].id')
+	expect 0 conn close "$id" || fail "conn close"
 	says "^ *$id " "disconnect tells of the connection"
 	wait_for "it to be gone" connections_are 2
-	! control connections | jq -e ".connections[] | select(.id == $id)" >/dev/null || fail "another one was ended"
-	expect 1 disconnect "$id" && complains "no such connection"
-	expect 1 disconnect 0 && complains "the id of a connection"
-	expect 1 disconnect 12x && complains "the id of a connection"
-	expect 2 disconnect
+	! control conn list | jq -e ".connections[] | select(.id == $id)" >/dev/null || fail "another one was ended"
+	expect 1 conn close "$id" && complains "no such connection"
+	expect 1 conn close 0 && complains "the id of a connection"
+	expect 1 conn close 12x && complains "the id of a connection"
+	expect 2 conn close
 	release first
 	stop_daemon
 	clients=()
@@ -240,7 +240,7 @@ test_forged() {
 	python3 "$hostile" "$socket" forged "$dir"'/x\n2026-01-01T00:00:00.000Z error rdmad: forged \x1b[31m\xff' >"$dir/forged" &
 	clients+=($!)
 	wait_for "its answer" test -s "$dir/forged"
-	control connections | jq -e '[.connections[].peer | test("[\u0000-\u001f]")] | length == 1 and (any | not)' >/dev/null ||
+	control conn list | jq -e '[.connections[].peer | test("[\u0000-\u001f]")] | length == 1 and (any | not)' >/dev/null ||
 		fail "control characters in a peer's name"
 	kill -KILL "${clients[@]}"
 	wait "${clients[@]}" 2>/dev/null

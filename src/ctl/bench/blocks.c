@@ -106,12 +106,8 @@ static bool is_stamped(const struct block *block)
 /* One of the prefixes: a quarter of them gets half of the requests. */
 static uint64_t choose_prefix(struct blocks_steps *s)
 {
-	double u;
+	double u = (double)(random_step(&s->random) >> 11) / (double)(1ull << 53);
 
-	s->random ^= s->random << 13;
-	s->random ^= s->random >> 7;
-	s->random ^= s->random << 17;
-	u = (double)(s->random >> 11) / (double)(1ull << 53);
 	return (uint64_t)(u * u * plan.prefixes);
 }
 
@@ -433,7 +429,11 @@ static int take_down(int rc)
 	int ended = CTL_OK;
 
 	if (plan.prefixes && plan.lost)
-		ctl_say("%s: blocks are left, whose keys begin with \"%s:\"; to delete them: rdmactl kv flush %s:",
+		ctl_say(resp ? "%s: blocks are left, whose keys begin with \"%s:\": redis-cli --scan --pattern '%s:*' "
+			       "finds "
+			       "them"
+			     : "%s: blocks are left, whose keys begin with \"%s:\"; to delete them: rdmactl kv flush "
+			       "%s:",
 			ctl_command_name(), plan.run, plan.run);
 	else if (plan.prefixes)
 		ended = delete_blocks();

@@ -25,30 +25,24 @@ static int resp_open(struct blocks_client *client)
 {
 	struct address_socket found[ADDRESS_SOCKETS];
 	struct address address;
-	struct timeval limit = {.tv_sec = (time_t)(ctl_answer_limit() / TIME_S) + 1};
-	int n, on = 1, error = -EINVAL;
+	int n, on = 1, fd = -EHOSTUNREACH;
 
 	if (address_parse(bench.server, &address) != 0)
 		return ctl_usage_hint();
 	if (!address.path && !address.port_given)
 		address.port = RESP_PORT;
 	n = address_resolve(&address, found);
-	for (int i = 0; i < n; i++) {
-		int fd = socket(found[i].sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-		if (fd >= 0 && connect(fd, (struct sockaddr *)&found[i].sa, found[i].len) == 0) {
-			setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-			setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-			setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-			client->fd = fd;
-			client->transport = address.path ? "RESP, unix" : "RESP, tcp";
-			return CTL_OK;
-		}
-		error = -errno;
-		if (fd >= 0)
-			close(fd);
+	for (int i = 0; i < n && fd < 0; i++)
+		fd = address_connect(&found[i], ctl_answer_limit());
+	if (fd < 0) {
+		ctl_say("%s: no server that speaks RESP at %s%s: %s", ctl_command_name(), bench.server,
+			address.path || address.port_given ? "" : ", port 6379", strerror(-fd));
+		return (int)ctl_exit_of(fd == -ENOENT ? -ECONNREFUSED : fd); /* a path that is not there */
 	}
-	return ctl_fail_open(error, bench.server);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	client->fd = fd;
+	client->transport = address.path ? "RESP, unix" : "RESP, tcp";
+	return CTL_OK;
 }
 
 static int send_all(struct blocks_client *client, struct iovec *at, size_t count)

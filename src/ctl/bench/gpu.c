@@ -119,12 +119,8 @@ static void paint_image(uint8_t *pixels, size_t n, uint64_t seed)
 	uint64_t state = (seed + 1) * 0x9e3779b97f4a7c15ull;
 	unsigned range = 2 + (unsigned)(seed % 255), low = (unsigned)(state >> 40) % (257 - range);
 
-	for (size_t i = 0; i < n; i++) {
-		state ^= state << 13;
-		state ^= state >> 7;
-		state ^= state << 17;
-		pixels[i] = (uint8_t)(low + (state >> 32) % range);
-	}
+	for (size_t i = 0; i < n; i++)
+		pixels[i] = (uint8_t)(low + (random_step(&state) >> 32) % range);
 }
 
 static uint64_t distance_of(const uint8_t *a, const uint8_t *b, size_t n)

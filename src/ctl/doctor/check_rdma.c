@@ -9,12 +9,12 @@
 
 #define SYS "/sys/class/infiniband/"
 
-/* The first network interface that could have a Soft-RoCE device. Returns buf. */
+/* The first network interface that could have a Soft-RoCE device, "" if there is none. Returns buf. */
 static const char *any_netdev(struct doctor *d, char *buf, size_t size)
 {
 	char *names = look_names(&d->look, "/sys/class/net");
 
-	snprintf(buf, size, "IF");
+	*buf = '\0';
 	look_each(name, names)
 	{
 		if (strcmp(name, "lo") != 0) {
@@ -67,8 +67,8 @@ static void try_node(struct doctor *d, const char *path)
 	if (fd >= 0)
 		close(fd);
 	else if (errno == EACCES)
-		finding_add(d, 202, NAMES("USER", user ? user->pw_name : "USER", "FILE", path), "%s, as user %u: %s",
-			    path, (unsigned)geteuid(), strerror(errno));
+		finding_add(d, 202, NAMES("USER", user ? user->pw_name : "", "FILE", path), "%s, as user %u: %s", path,
+			    (unsigned)geteuid(), strerror(errno));
 	else
 		finding_add(d, 203, NULL, "%s: %s", path, strerror(errno));
 }
@@ -93,15 +93,13 @@ void check_nodes(struct doctor *d)
 void check_provider(struct doctor *d)
 {
 	char *known = d->ports ? verbs_names() : NULL;
-	const char *last = "";
 
 	for (unsigned i = 0; i < d->ports; i++) {
 		bool found = false;
 
 		look_each(name, known) found |= strcmp(name, d->port[i].device) == 0;
-		if (!found && strcmp(last, d->port[i].device) != 0)
+		if (!found && port_is_first(d, i))
 			finding_add(d, 301, NULL, "%s", d->port[i].device);
-		last = d->port[i].device;
 	}
 	free(known);
 }
@@ -122,7 +120,7 @@ void check_state(struct doctor *d)
 			fault = 401;
 		else
 			fault = strstr(state, "INIT") || strstr(state, "ARMED") ? 402 : 403;
-		finding_add(d, fault, NAMES("IF", *p->netdev ? p->netdev : "IF", "DEV", p->device, "PORT", number),
+		finding_add(d, fault, NAMES("IF", p->netdev, "DEV", p->device, "PORT", number),
 			    "%s port %u, state %s, physical state %s, interface %s", p->device, p->number, state,
 			    physical, *p->netdev ? p->netdev : "unknown");
 	}
@@ -147,7 +145,7 @@ static void check_slot(struct doctor *d, const struct port *p)
 	const char *at = uevent ? strstr(uevent, "PCI_SLOT_NAME=") : NULL;
 	char address[32];
 
-	snprintf(address, sizeof(address), "%.*s", at ? (int)strcspn(at + 14, "\n") : 7, at ? at + 14 : "ADDRESS");
+	snprintf(address, sizeof(address), "%.*s", at ? (int)strcspn(at + 14, "\n") : 0, at ? at + 14 : "");
 	if ((speed > 0 && speed < best) || (width > 0 && width < widest))
 		finding_add(d, 501, NAMES("ADDRESS", address), "%s: %.1f GT/s x%.0f, and could %.1f GT/s x%.0f",
 			    p->device, speed, width, best, widest);
@@ -161,7 +159,7 @@ void check_rate(struct doctor *d)
 	for (unsigned i = 0; i < d->ports; i++) {
 		const struct port *p = &d->port[i];
 
-		if (!i || strcmp(p->device, d->port[i - 1].device) != 0)
+		if (port_is_first(d, i))
 			check_slot(d, p);
 		look_line(&d->look, rate, sizeof(rate), SYS "%s/ports/%u/rate", p->device, p->number);
 		if (!p->ethernet && strstr(rate, "(1X"))
@@ -326,7 +324,7 @@ void check_register(struct doctor *d)
 		const char *step = "";
 		int rc = 0;
 
-		if (i && strcmp(d->port[i].device, d->port[i - 1].device) == 0)
+		if (!port_is_first(d, i))
 			continue;
 		for (size_t k = 0; k < ARRAY_SIZE(sizes) && rc == 0; k++) {
 			rc = verbs_register(d->port[i].device, sizes[k], &step);

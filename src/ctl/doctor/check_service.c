@@ -51,51 +51,75 @@ static bool rule_has_port(const char *rule, const char *protocol, unsigned port)
 	return false;
 }
 
-/* One chain of "nft list ruleset" that sees what comes in: `text` until the "}" of its end. */
-static void check_chain(struct doctor *d, char *chain, const char *protocol, unsigned port)
+/* Whether any rule of a text accepts the port: of all chains, to which others jump. */
+static bool rules_accept(const char *text, const char *protocol, unsigned port)
 {
-	bool drops = strstr(chain, "policy drop"), accepts = false;
-	char number[16], *copy = strdup(chain), *next = copy, *rule;
+	char *copy = strdup(text), *next = copy, *rule;
+	bool accepts = false;
 
-	snprintf(number, sizeof(number), "%u", port);
+	while (!accepts && (rule = strsep(&next, "\n")))
+		accepts = rule_has_port(rule, protocol, port) && strstr(rule, "accept");
+	free(copy);
+	return accepts;
+}
+
+/* A port that clients come to. */
+struct gate {
+	const char *protocol;
+	unsigned port;
+	bool accepted; /* by a rule of any chain */
+};
+
+/* One chain of "nft list ruleset" that sees what comes in: "NAME {", and its rules until the "}" of its end. */
+static void check_chain(struct doctor *d, const char *table, const char *chain, const struct gate *gate)
+{
+	bool drops = strstr(chain, "policy drop"), accepts = gate->accepted && strstr(chain, "jump ");
+	char number[16], name[64], *copy = strdup(chain), *next = copy, *rule;
+	const char *const names[] = {"TABLE", table, "CHAIN", name, "PROTO", gate->protocol, "PORT", number, NULL};
+
+	snprintf(number, sizeof(number), "%u", gate->port);
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(chain, " {"), chain);
 	while ((rule = strsep(&next, "\n"))) {
+		bool has_port = rule_has_port(rule, gate->protocol, gate->port);
+
 		rule += strspn(rule, "\t ");
 		if (strncmp(rule, "type ", 5) == 0)
 			continue;
-		if (rule_has_port(rule, protocol, port) && (strstr(rule, "drop") || strstr(rule, "reject"))) {
-			finding_add(d, 2402, NAMES("PROTO", protocol, "PORT", number), "%s", rule);
+		if (has_port && (strstr(rule, "drop") || strstr(rule, "reject"))) {
+			finding_add(d, 2402, names, "%s", rule);
 			break;
 		}
-		accepts |=
-			strcmp(rule, "accept") == 0 || (rule_has_port(rule, protocol, port) && strstr(rule, "accept"));
+		accepts |= strcmp(rule, "accept") == 0 || (has_port && strstr(rule, "accept"));
 	}
 	if (drops && !accepts && !rule)
-		finding_add(d, 2401, NAMES("PROTO", protocol, "PORT", number),
-			    "a chain of hook input has policy drop, and no rule that accepts %s dport %u", protocol,
-			    port);
+		finding_add(d, 2401, names, "%s %s has policy drop, and no rule that accepts %s dport %u", table, name,
+			    gate->protocol, gate->port);
 	free(copy);
 }
 
 void check_firewall(struct doctor *d)
 {
 	static const char *const list[] = {"nft", "list", "ruleset", NULL};
+	struct gate gates[] = {{"tcp", port_of_config(d), false}, {"udp", ROCE_PORT, false}};
 	int status;
-	char *text = look_program(&d->look, list, &status), *next = status == 0 ? text : NULL, *chain;
-	bool ethernet = false;
+	char *text = look_program(&d->look, list, &status), *next = status == 0 ? text : NULL, *chain, table[80] = "";
+	size_t count = 1;
 
 	for (unsigned i = 0; i < d->ports; i++)
-		ethernet |= d->port[i].ethernet;
+		if (d->port[i].ethernet)
+			count = ARRAY_SIZE(gates);
+	for (size_t i = 0; i < count && next; i++)
+		gates[i].accepted = rules_accept(next, gates[i].protocol, gates[i].port);
 	while (next && (chain = strstr(next, "chain "))) {
-		char *end = strstr(chain, "\n\t}");
+		char *end = strstr(chain, "\n\t}"), *head = strstr(next, "table ");
 
+		if (head && head < chain)
+			snprintf(table, sizeof(table), "%.*s", (int)(strcspn(head + 6, "{") - 1), head + 6);
 		next = end ? end + 3 : NULL;
 		if (end)
 			*end = '\0';
-		if (!strstr(chain, "hook input"))
-			continue;
-		check_chain(d, chain, "tcp", port_of_config(d));
-		if (ethernet)
-			check_chain(d, chain, "udp", ROCE_PORT);
+		for (size_t i = 0; i < count && strstr(chain, "hook input"); i++)
+			check_chain(d, table, chain + 6, &gates[i]);
 	}
 	free(text);
 }
@@ -143,7 +167,7 @@ static unsigned socket_owner(struct doctor *d, unsigned long inode, unsigned use
 	unsigned owner = 0;
 
 	snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
-	snprintf(name, size, "a process of another user");
+	*name = '\0';
 	look_each(process, processes)
 	{
 		if (*process < '1' || *process > '9')
@@ -176,9 +200,13 @@ static bool check_sockets(struct doctor *d, const char *file)
 		pid = socket_owner(d, inode, uid, name, sizeof(name));
 		if ((d->pid && pid == (unsigned)d->pid) || strcmp(name, "rdmad") == 0)
 			continue;
-		snprintf(number, sizeof(number), "%u", pid);
 		found = true;
-		finding_add(d, 2501, NAMES("PID", number), "port %u: %s, process %u, user %u", port, name, pid, uid);
+		snprintf(number, sizeof(number), "%u", pid);
+		if (pid)
+			finding_add(d, 2501, NAMES("PID", number), "port %u: %s, process %u, user %u", port, name, pid,
+				    uid);
+		else
+			finding_add(d, 2501, NULL, "port %u: a process of user %u", port, uid);
 	}
 	free(text);
 	return found;
@@ -190,12 +218,22 @@ void check_port(struct doctor *d)
 		check_sockets(d, "/proc/net/tcp6");
 }
 
+/* The number that a message of rdmad has at its end, as "(RD-5001)"; else that of a start that fails. */
+static unsigned number_of_message(const char *message)
+{
+	const char *at = strstr(message, "(RD-");
+	unsigned number = at ? (unsigned)strtoul(at + strlen("(RD-"), NULL, 10) : 0;
+
+	return error_find(number) ? number : 2603;
+}
+
+/* What rdmad says in the way of its start, a finding for each of its errors. */
 void check_config(struct doctor *d)
 {
 	const char *arguments[] = {d->program, "-t", d->file ? "-c" : NULL, d->file, NULL};
 	struct look unheard = {.root = ""};
-	char *text, *error;
-	int status;
+	char *text, *next, *line, directory[512];
+	int status, errors = 0;
 
 	if (!d->config) {
 		finding_add(d, d->config_status == 127 ? 2602 : 2601, NAMES("FILE", config_file(d)), "%s",
@@ -205,10 +243,17 @@ void check_config(struct doctor *d)
 	if (!d->live)
 		return;
 	text = look_program(&unheard, arguments, &status);
-	error = text ? strstr(text, "error") : NULL;
-	if (text && status != 0 && status != 127)
-		finding_add(d, 2603, NAMES("FILE", config_file(d)), "rdmad -t, exit status %d: %.*s", status,
-			    (int)strcspn(error ? error : text, "\n"), error ? error : text);
+	next = text && status != 0 && status != 127 ? text : NULL;
+	config_value(d, "log.directory", directory, sizeof(directory));
+	while ((line = strsep(&next, "\n"))) {
+		if (strncmp(line, "error ", 6) != 0)
+			continue;
+		errors++;
+		finding_add(d, number_of_message(line), NAMES("FILE", config_file(d), "DIR", directory),
+			    "rdmad -t, exit status %d: %s", status, line);
+	}
+	if (text && status != 0 && status != 127 && !errors)
+		finding_add(d, 2603, NAMES("FILE", config_file(d)), "rdmad -t, exit status %d: %s", status, text);
 	free(text);
 }
 
@@ -222,17 +267,9 @@ void check_clock(struct doctor *d)
 			    clock.status & STA_UNSYNC ? "the clock is not synchronized" : "the clock has an error");
 }
 
-static int compare_times(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
-/* Write blocks there and have each on the disk: how long the slowest of a hundred takes. The file has no name. */
+/* Write blocks there and have each on the disk: how long the slowest takes. The file has no name. */
 static int time_syncs(const char *directory, uint64_t *slowest)
 {
-	uint64_t took[SYNCS];
 	void *block;
 	int fd = open(directory, O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600), rc = 0;
 
@@ -248,65 +285,52 @@ static int time_syncs(const char *directory, uint64_t *slowest)
 
 		if (pwrite(fd, block, 4096, (off_t)i * 4096) != 4096 || fdatasync(fd) != 0)
 			rc = errno ? -errno : -EIO;
-		took[i] = time_now() - begin;
-	}
-	if (rc == 0) {
-		qsort(took, SYNCS, sizeof(took[0]), compare_times);
-		*slowest = took[SYNCS * 99 / 100];
+		*slowest = MAX(*slowest, time_now() - begin);
 	}
 	free(block);
 	close(fd);
 	return rc;
 }
 
-static void check_disk(struct doctor *d, const char *directory, const char *path)
+/* `waits`: answers wait for the disk. */
+static void check_disk(struct doctor *d, const char *directory, bool waits)
 {
 	char have[32], need[32];
 	struct statfs fs;
 	uint64_t slowest = 0, bytes;
 	int rc;
 
-	if (statfs(path, &fs) != 0)
+	if (statfs(directory, &fs) != 0)
 		return;
-	if (d->live && (fs.f_type == TMPFS_TYPE || fs.f_type == NFS_TYPE || fs.f_type == RAMFS_TYPE))
+	if (fs.f_type == TMPFS_TYPE || fs.f_type == NFS_TYPE || fs.f_type == RAMFS_TYPE)
 		finding_add(d, 2803, NULL, "%s is on %s", directory, fs.f_type == NFS_TYPE ? "NFS" : "tmpfs");
 	bytes = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
 	if (bytes / 2 < d->store)
 		finding_add(d, 2804, NULL, "%s: free %s, twice kv.memory %s", directory,
 			    units_human_size((double)bytes, have), units_human_size(2.0 * (double)d->store, need));
-	if (!d->live || access(path, W_OK) != 0)
-		return;
-	rc = time_syncs(path, &slowest);
-	if (rc == -EINVAL || rc == -EOPNOTSUPP)
+	rc = time_syncs(directory, &slowest);
+	if (rc == -EINVAL)
 		finding_add(d, 2806, NULL, "%s: %s", directory, strerror(-rc));
-	else if (rc == 0 && slowest > SYNC_SLOW)
-		finding_add(d, 2805, NULL, "%s: fdatasync p99 of %u is %s", directory, SYNCS,
+	else if (rc == 0 && waits && slowest > SYNC_SLOW)
+		finding_add(d, 2805, NULL, "%s: the slowest fdatasync of %u takes %s", directory, SYNCS,
 			    units_format_time(slowest / TIME_MS * TIME_MS, have));
 }
 
-/* rdmad makes the directory itself where it may write to the one above. */
+/* The directory may be missing: rdmad makes it, and where it cannot rdmad -t says so. */
 void check_log(struct doctor *d)
 {
-	char directory[512], policy[32], path[PATH_MAX], owner[16];
+	char directory[512], policy[32];
 	struct stat st;
 
-	if (!config_value(d, "log.directory", directory, sizeof(directory)) || !*directory)
+	if (!config_value(d, "log.directory", directory, sizeof(directory)) || !*directory ||
+	    stat(directory, &st) != 0 || !S_ISDIR(st.st_mode))
 		return;
 	config_value(d, "log.policy", policy, sizeof(policy));
-	snprintf(path, sizeof(path), "%s%s", d->look.root, directory);
-	if (stat(path, &st) != 0) {
-		if (strrchr(path, '/') > path + strlen(d->look.root))
-			*strrchr(path, '/') = '\0';
-		if (stat(path, &st) != 0)
-			finding_add(d, 2801, NAMES("DIR", directory), "%s: %s", directory, strerror(errno));
-		return;
-	}
-	snprintf(owner, sizeof(owner), "%u", (unsigned)geteuid());
-	if (!S_ISDIR(st.st_mode) || (st.st_mode & 0022) || (d->live && access(path, W_OK | X_OK) != 0))
-		finding_add(d, 2802, NAMES("DIR", directory, "USER", owner), "%s: mode %04o, owner %u, this user %s",
-			    directory, (unsigned)st.st_mode & 07777, (unsigned)st.st_uid, owner);
+	if (st.st_mode & 0022)
+		finding_add(d, 2802, NAMES("DIR", directory), "%s: mode %04o, owner %u", directory,
+			    (unsigned)st.st_mode & 07777, (unsigned)st.st_uid);
 	else
-		check_disk(d, directory, path);
+		check_disk(d, directory, strcmp(policy, "always") == 0);
 }
 
 /* Read it by the daemon's own rules. What the file has goes nowhere. */
@@ -318,7 +342,7 @@ void check_keys(struct doctor *d)
 	int rc;
 
 	if (!config_value(d, "auth.keys", file, sizeof(file)) || !*file)
-		snprintf(file, sizeof(file), "/etc/rdmad/keys");
+		snprintf(file, sizeof(file), SYSCONFDIR "/rdmad/keys");
 	snprintf(path, sizeof(path), "%s%s", d->look.root, file);
 	if (access(path, F_OK) != 0)
 		return;

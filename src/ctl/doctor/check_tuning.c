@@ -69,8 +69,7 @@ void check_numa(struct doctor *d)
 		const struct port *p = &d->port[i];
 		unsigned common;
 
-		if ((i && strcmp(p->device, d->port[i - 1].device) == 0) ||
-		    !look_there(&d->look, "/sys/devices/system/node/node1") ||
+		if (!port_is_first(d, i) || !look_there(&d->look, "/sys/devices/system/node/node1") ||
 		    !look_number(&d->look, &node, "/sys/class/infiniband/%s/device/numa_node", p->device) ||
 		    !look_line(&d->look, list, sizeof(list), "/sys/devices/system/node/node%llu/cpulist",
 			       (unsigned long long)node) ||

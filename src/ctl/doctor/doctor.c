@@ -52,7 +52,7 @@ static const struct check {
 	{"D25", check_port, false, false, "whether another program has the port"},
 	{"D26", check_config, false, false, "configuration"},
 	{"D27", check_clock, true, false, "clock"},
-	{"D28", check_log, false, false, "directory of the log"},
+	{"D28", check_log, true, false, "directory of the log"},
 	{"D29", check_keys, false, false, "files of keys"},
 	{"D30", check_sandbox, false, false, "sandbox of gpu sessions, and what it denied"},
 	{"D31", check_kernel, false, false, "errors of devices in the kernel's log"},
@@ -62,12 +62,12 @@ static const struct check {
  * Findings.
  */
 
-/* What a name in capitals stands for. NULL: itself. */
+/* What a name in capitals stands for. NULL: itself, as what it stands for is unknown. */
 static const char *name_value(const char *const *names, const char *word, size_t len)
 {
 	for (; names && names[0] && names[1]; names += 2)
 		if (strlen(names[0]) == len && memcmp(names[0], word, len) == 0)
-			return names[1];
+			return *names[1] ? names[1] : NULL;
 	return NULL;
 }
 
@@ -146,16 +146,15 @@ static unsigned count_findings(const struct doctor *d, enum severity severity)
 static json_t *findings_json(const struct doctor *d)
 {
 	json_t *array = json_array();
-	char id[16];
 
 	for (size_t i = 0; i < d->findings; i++) {
 		const struct finding *f = &d->finding[i];
 
-		snprintf(id, sizeof(id), "RD-%04u", f->row->number);
 		json_array_append_new(array,
-				      json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "check", f->check, "id", id,
-						"severity", severity_name(severity_of(d, f)), "what", f->row->what,
-						"figures", f->figures, "cause", f->row->cause, "command", f->mend));
+				      json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s}", "check", f->check, "id",
+						json_sprintf(CTL_ERROR_ID, f->row->number), "severity",
+						severity_name(severity_of(d, f)), "what", f->row->what, "figures",
+						f->figures, "cause", f->row->cause, "command", f->mend));
 	}
 	return array;
 }
@@ -196,7 +195,7 @@ static void print_text(const struct doctor *d)
 		const struct finding *f = &d->finding[i];
 		char line[1024];
 
-		printf("%s %s RD-%04u: %s: %s\n", f->check, severity_name(severity_of(d, f)), f->row->number,
+		printf("%s %s " CTL_ERROR_ID ": %s: %s\n", f->check, severity_name(severity_of(d, f)), f->row->number,
 		       f->row->what, log_printable(f->figures, line, sizeof(line)));
 		words_row(stdout, "cause", 9, f->row->cause);
 		printf("  mend   %s\n", log_printable(f->mend, line, sizeof(line)));

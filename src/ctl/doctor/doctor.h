@@ -47,13 +47,13 @@ struct look {
 	struct bundle *into; /* NULL: no bundle */
 };
 
-/* The text of a file, without blanks and line feeds at its end. free() it. NULL: errno says why. */
-char *look_text(struct look *look, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The text of a file, without blanks and line feeds at its end, or with `len` all of its bytes, and how many. free()
+ * them. NULL: errno says why. */
+char *look_bytes(struct look *look, size_t *len, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#define look_text(look, ...) look_bytes(look, NULL, __VA_ARGS__)
 /* The same, into a buffer: its first line. False, and an empty one: it cannot be read. */
 bool look_line(struct look *look, char *buf, size_t size, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* All of its bytes; *len is how many. free() them. NULL: it cannot be read. */
-char *look_bytes(struct look *look, size_t *len, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* A decimal number at the begin of a file. False: there is none. */
 bool look_number(struct look *look, uint64_t *out, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Whether it is there, whatever it is. */
@@ -149,6 +149,9 @@ bool config_size(const struct doctor *d, const char *path, uint64_t *out, bool e
 bool address_is_rdma(const struct doctor *d, const struct local_address *address);
 /* Fields of /proc/PID/status and such: the number behind `name`. */
 bool field_number(const char *text, const char *name, uint64_t *out, int base);
+
+/* Whether the port of that index is its device's first: what is of the device is looked at there. */
+bool port_is_first(const struct doctor *d, unsigned index);
 
 /* What the ports have counted of errors: numbers above 0 by the path of their file. */
 json_t *counters_read(struct doctor *d);

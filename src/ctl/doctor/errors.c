@@ -28,7 +28,7 @@ static const struct error_row rows[] = {
 	 "in a container: --device=/dev/infiniband; under systemd: no DeviceAllow= in the unit"},
 	{301, SEVERITY_RDMA, "the libraries do not know a device of the kernel",
 	 "the package with the user part of its driver is missing or too old",
-	 "apt-get install ibverbs-providers; then: ibv_devices"},
+	 "apt-get install ibverbs-providers ibverbs-utils; then: ibv_devices"},
 	{401, SEVERITY_RDMA, "a port is down", "its network interface is down, or there is no cable",
 	 "ip link set IF up; then: rdma link show DEV/PORT"},
 	{402, SEVERITY_RDMA, "a port waits for a subnet manager", "no subnet manager runs in this InfiniBand fabric",
@@ -136,11 +136,11 @@ static const struct error_row rows[] = {
 	 "the module is not loaded; rdmad does not need it, other programs may", "modprobe nvidia-peermem"},
 	{2401, SEVERITY_WARNING, "the firewall drops what comes to rdmad",
 	 "the policy of a chain is drop, and no rule has the port",
-	 "nft add rule inet filter input PROTO dport PORT accept"},
+	 "nft insert rule TABLE CHAIN PROTO dport PORT accept"},
 	{2402, SEVERITY_WARNING, "a rule of the firewall drops what comes to rdmad", "it names the port",
-	 "nft -a list ruleset; nft delete rule inet filter input handle NUMBER; it is of PROTO port PORT"},
+	 "nft -a list chain TABLE CHAIN; nft delete rule TABLE CHAIN handle NUMBER, which is of PROTO port PORT"},
 	{2501, SEVERITY_FAILURE, "another program has the port", "it was started before rdmad",
-	 "ss -ltnp; end process PID, or another port in rdmad.conf"},
+	 "ss -ltnp, as root; end process PID, or another port in rdmad.conf"},
 	{2601, SEVERITY_FAILURE, "the configuration is wrong", "the file was edited, or is of another version",
 	 "rdmad -t -c FILE"},
 	{2602, SEVERITY_NOTE, "the configuration is unknown", "rdmad is not installed beside rdmactl, nor in PATH",
@@ -150,10 +150,8 @@ static const struct error_row rows[] = {
 	{2701, SEVERITY_NOTE, "the clock is not synchronized",
 	 "no daemon keeps it: it may step, and versions of keys, which come from it without a log, may go back",
 	 "apt-get install chrony; systemctl enable --now chrony"},
-	{2801, SEVERITY_FAILURE, "the directory of the log cannot be made", "the directory above it is missing",
-	 "mkdir -p DIR; chown rdmad: DIR"},
-	{2802, SEVERITY_FAILURE, "the directory of the log is not the daemon's own",
-	 "its owner or mode are wrong: others may write to it, or this user may not", "chown USER DIR; chmod 700 DIR"},
+	{2802, SEVERITY_FAILURE, "others may write to the directory of the log",
+	 "it was made by hand: rdmad makes one that is its own alone", "chmod go-w DIR"},
 	{2803, SEVERITY_WARNING, "the log is on a file system that does not keep it",
 	 "tmpfs is gone with a reboot; NFS tells of a disk that it does not know", "another log.directory, on a disk"},
 	{2804, SEVERITY_WARNING, "the log may not find room on its disk",
@@ -162,11 +160,11 @@ static const struct error_row rows[] = {
 	 "each answer of policy always waits for it; other programs write, or the disk has no cache that power loss "
 	 "spares",
 	 "iostat -x 1; log.policy = \"interval\" in rdmad.conf"},
-	{2806, SEVERITY_WARNING, "the file system of the log has no direct writes",
-	 "it knows no O_DIRECT or no O_TMPFILE", "another log.directory, on ext4 or xfs"},
+	{2806, SEVERITY_WARNING, "the file system of the log has no direct writes", "it knows no O_DIRECT",
+	 "another log.directory, on ext4 or xfs"},
 	{2901, SEVERITY_FAILURE, "the file of keys is not accepted",
 	 "others may read it, it is of another user, or a line is wrong",
-	 "chown root: FILE; chmod 600 FILE; rdmactl key list FILE"},
+	 "chown rdmad: FILE, or root: where rdmad runs as root; chmod 600 FILE; rdmactl key list FILE"},
 	{3001, SEVERITY_NOTE, "the kernel has no Landlock",
 	 "it is not in the list of security modules: sessions of gpu have less of a sandbox",
 	 "lsm=landlock,... on the kernel's command line; cat /sys/kernel/security/lsm"},
@@ -193,7 +191,7 @@ static const struct error_row rows[] = {
 	 "ip route get HOST; ip neighbour show HOST; rdma link; here and there: rdmactl doctor"},
 	{4006, SEVERITY_RDMA, "RDMA does not connect",
 	 "rdmad there listens on TCP alone, or UDP port 4791 is dropped on the way",
-	 "there: rdmactl status, whether listen has rdma; nft add rule inet filter input udp dport 4791 accept"},
+	 "there: rdmactl status, whether listen has rdma; rdmactl doctor, for its firewall"},
 	{4007, SEVERITY_FAILURE, "long messages are lost on the way",
 	 "the MTU of a switch or of one of the hosts is smaller than the others'",
 	 "ping -M do -s 4000 HOST; ip link show; the same MTU at both hosts and the switches"},
@@ -208,7 +206,8 @@ static const struct error_row rows[] = {
 	 "another program has the port, or the address is not of this machine", "ss -ltnp; ip address; rdmactl doctor"},
 	{5002, SEVERITY_FAILURE, "rdmad would let other machines in without keys",
 	 "listen has an address that they reach, and there is no key of any client",
-	 "rdmactl key new NAME --into /etc/rdmad/keys; or insecure = true; in a network that is trusted"},
+	 "rdmactl key new NAME --into /etc/rdmad/keys; or, in a network that is trusted, insecure = true; in "
+	 "rdmad.conf"},
 	{5003, SEVERITY_FAILURE, "RDMA is required and missing",
 	 "require_rdma is true, and there is no device, or no address of it in listen", "rdmactl doctor"},
 	{5004, SEVERITY_FAILURE, "the daemon cannot register memory",
@@ -288,19 +287,17 @@ static const char *severity_text(const struct error_row *row)
 
 static void print_row(const struct error_row *row)
 {
-	printf("RD-%04u: %s\n", row->number, row->what);
-	words_row(stdout, "severity", 11, severity_text(row));
-	words_row(stdout, "cause", 11, row->cause);
-	printf("  mend     %s\n", row->mend);
+	printf(CTL_ERROR_ID ": %s\n", row->number, row->what);
+	words_row(stdout, "severity", 12, severity_text(row));
+	words_row(stdout, "cause", 12, row->cause);
+	printf("  mend      %s\n", row->mend);
 }
 
 static json_t *row_json(const struct error_row *row)
 {
-	char id[16];
-
-	snprintf(id, sizeof(id), "RD-%04u", row->number);
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "command", "explain", "id", id, "severity",
-			 severity_text(row), "what", row->what, "cause", row->cause, "mend", row->mend);
+	return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s}", "command", "explain", "id",
+			 json_sprintf(CTL_ERROR_ID, row->number), "severity", severity_text(row), "what", row->what,
+			 "cause", row->cause, "mend", row->mend);
 }
 
 /* A text in a manual page: a "\" of it is one, and no line begins with a dot or an apostrophe. */
@@ -322,7 +319,7 @@ static int print_manual(void)
 	      "Ds\n",
 	      stdout);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		printf(".It Sy RD-%04u : ", rows[i].number);
+		printf(".It Sy " CTL_ERROR_ID " : ", rows[i].number);
 		put_mdoc(rows[i].what);
 		printf("Severity: %s.\n", severity_text(&rows[i]));
 		fputs("Cause: ", stdout);
@@ -345,7 +342,7 @@ static int command_explain(const struct ctl_arguments *arguments)
 			if (ctl.json)
 				ctl_json_print(row_json(&rows[i]));
 			else
-				printf("RD-%04u  %s\n", rows[i].number, rows[i].what);
+				printf(CTL_ERROR_ID "  %s\n", rows[i].number, rows[i].what);
 		return CTL_OK;
 	}
 	row = error_find(parse_number(arguments->text[0]));

@@ -57,7 +57,7 @@ static void read_config(struct doctor *d)
 
 const char *config_file(const struct doctor *d)
 {
-	return d->file ? d->file : "/etc/rdmad.conf";
+	return d->file ? d->file : SYSCONFDIR "/rdmad.conf";
 }
 
 /* The line of a setting: what stands behind its name. NULL: it is not set. */
@@ -177,6 +177,11 @@ static void find_ports(struct doctor *d)
 		free(ports);
 	}
 	free(devices);
+}
+
+bool port_is_first(const struct doctor *d, unsigned index)
+{
+	return !index || strcmp(d->port[index].device, d->port[index - 1].device) != 0;
 }
 
 /*

@@ -5,8 +5,6 @@
 #include "ctl/doctor/doctor.h"
 #include "rdmad/ping.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -58,26 +56,6 @@ static void stage_failed(struct path *path, const char *name, int error, const c
  * Stages.
  */
 
-/* Connect a socket and close it: 0 or -errno. */
-static int try_connect(const struct address_socket *to)
-{
-	int fd = socket(to->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = 0;
-	struct pollfd out = {.fd = fd, .events = POLLOUT};
-	socklen_t len = sizeof(rc);
-
-	if (fd < 0)
-		return -errno;
-	if (connect(fd, (const struct sockaddr *)&to->sa, to->len) != 0) {
-		rc = errno;
-		if (rc == EINPROGRESS && poll(&out, 1, (int)(stage_limit() / TIME_MS) + 1) <= 0)
-			rc = ETIMEDOUT;
-		else if (rc == EINPROGRESS)
-			getsockopt(fd, SOL_SOCKET, SO_ERROR, &rc, &len);
-	}
-	close(fd);
-	return -rc;
-}
-
 /* The address of this machine from which packets go there: the kernel's route says. */
 static int find_source(const struct address_socket *to, struct sockaddr_storage *from)
 {
@@ -101,7 +79,7 @@ static bool walk_cm(struct path *path, const struct address_socket *to)
 	int error = find_source(to, &from);
 	enum cm_stage stage;
 	struct cm_way way;
-	char text[128];
+	char text[128], why[256];
 
 	if (error) {
 		stage_failed(path, "route of IP", error, NULL);
@@ -119,8 +97,8 @@ static bool walk_cm(struct path *path, const struct address_socket *to)
 	if (stage >= CM_ROUTE)
 		stage_verified(path, cm_stage_name(CM_ROUTE), "port %u, packets of %u B", way.port, way.mtu);
 	if (error) {
-		snprintf(path->why, sizeof(path->why), "from %s: %s", text, strerror(-error));
-		stage_failed(path, cm_stage_name((enum cm_stage)(stage + 1)), error, strdupa(path->why));
+		snprintf(why, sizeof(why), "from %s: %s", text, strerror(-error));
+		stage_failed(path, cm_stage_name((enum cm_stage)(stage + 1)), error, why);
 	}
 	return !error;
 }
@@ -190,22 +168,22 @@ static void walk_tcp(struct path *path, const struct address_socket *at, int cou
 	int rc = 0;
 
 	for (int i = 0; i < count; i++) {
-		rc = try_connect(&at[i]);
-		if (rc == 0)
+		rc = address_connect(&at[i], stage_limit());
+		if (rc >= 0)
 			break;
 	}
-	if (rc != 0) {
+	if (rc < 0) {
 		stage_failed(path, "connect", rc, NULL);
 		return;
 	}
+	close(rc);
 	stage_verified(path, "connect", "port %u", path->address.port);
 	walk_pings(path);
 }
 
-static void walk_rdma(struct path *path, const struct address_socket *at, int count)
+static void walk_rdma(struct path *path, const struct address_socket *to)
 {
-	(void)count;
-	if (walk_cm(path, &at[0]))
+	if (walk_cm(path, to))
 		walk_pings(path);
 }
 
@@ -309,7 +287,7 @@ void far_look(struct doctor *d, const char *host)
 	if (try_rdma && !d->ports)
 		stage_failed(&by_rdma, "rdma_create_id", -ENODEV, "there is no RDMA device here");
 	else if (try_rdma)
-		walk_rdma(&by_rdma, at, count);
+		walk_rdma(&by_rdma, &at[0]);
 	if (try_tcp)
 		judge(&by_tcp, try_rdma ? &by_rdma : NULL);
 	if (try_rdma && (d->ports || !try_tcp)) /* else D01 has told it */

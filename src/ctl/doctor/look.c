@@ -91,29 +91,20 @@ static char *text_of(struct look *look, size_t *len, const char *format, va_list
 	return text;
 }
 
-char *look_text(struct look *look, const char *format, ...)
-{
-	va_list args;
-	char *text;
-	size_t len;
-
-	va_start(args, format);
-	text = text_of(look, &len, format, args);
-	va_end(args);
-	if (text)
-		trim(text, len);
-	return text;
-}
-
 char *look_bytes(struct look *look, size_t *len, const char *format, ...)
 {
 	va_list args;
-	char *bytes;
+	char *text;
+	size_t n;
 
 	va_start(args, format);
-	bytes = text_of(look, len, format, args);
+	text = text_of(look, &n, format, args);
 	va_end(args);
-	return bytes;
+	if (text && len)
+		*len = n;
+	else if (text)
+		trim(text, n);
+	return text;
 }
 
 bool look_line(struct look *look, char *buf, size_t size, const char *format, ...)

@@ -29,17 +29,20 @@ static int compare_ids(const void *a, const void *b)
 	return (one > other) - (one < other);
 }
 
-/* Each worker has told of its own. NULL: no memory. */
+/* Each worker has told of its own. Without memory they remain in that order. */
 static json_t *sorted_by_id(json_t *list)
 {
 	size_t n = json_array_size(list);
 	json_t **row = calloc(n + 1, sizeof(json_t *)), *sorted = json_array();
 
-	for (size_t i = 0; row && i < n; i++)
+	if (!row) {
+		json_decref(sorted);
+		return json_incref(list);
+	}
+	for (size_t i = 0; i < n; i++)
 		row[i] = json_array_get(list, i);
-	if (row)
-		qsort(row, n, sizeof(json_t *), compare_ids);
-	for (size_t i = 0; row && i < n; i++)
+	qsort(row, n, sizeof(json_t *), compare_ids);
+	for (size_t i = 0; i < n; i++)
 		json_array_append(sorted, row[i]);
 	free(row);
 	return sorted;
@@ -54,24 +57,6 @@ static json_t *row_of(const json_t *connection)
 	return row;
 }
 
-static int print_list(json_t *answer)
-{
-	json_t *list = json_object_get(answer, "connections"), *table = json_array(), *connection;
-	size_t i;
-
-	if (ctl.json) {
-		json_decref(table);
-		return ctl_json_print(answer);
-	}
-	json_array_foreach(list, i, connection) json_array_append_new(table, row_of(connection));
-	json_decref(answer);
-	answer = json_pack("{s:o}", "connections", table);
-	if (answer)
-		ctl_render(stdout, answer);
-	json_decref(answer);
-	return CTL_OK;
-}
-
 static int command_list(const struct ctl_arguments *arguments)
 {
 	json_t *answer;
@@ -81,7 +66,7 @@ static int command_list(const struct ctl_arguments *arguments)
 	if (rc != CTL_OK)
 		return rc;
 	json_object_set_new(answer, "connections", sorted_by_id(json_object_get(answer, "connections")));
-	return print_list(answer);
+	return ctl_print_rows(answer, "connections", row_of);
 }
 
 /* Ask the daemon to do `verb` with the connection of that id. */
@@ -95,16 +80,16 @@ static int ask_of(const char *verb, const char *id, json_t **answer)
 
 static int command_show(const struct ctl_arguments *arguments)
 {
-	json_t *answer;
+	json_t *answer, *connection;
 	int rc = ask_of("connection", arguments->text[0], &answer);
 
 	if (rc != CTL_OK)
 		return rc;
 	if (ctl.json)
 		return ctl_json_print(answer);
-	ctl_render(stdout, json_array_get(json_object_get(answer, "connections"), 0));
+	connection = json_incref(json_array_get(json_object_get(answer, "connections"), 0));
 	json_decref(answer);
-	return CTL_OK;
+	return ctl_print(connection);
 }
 
 static int command_close(const struct ctl_arguments *arguments)
@@ -112,14 +97,12 @@ static int command_close(const struct ctl_arguments *arguments)
 	json_t *answer;
 	int rc = ask_of("disconnect", arguments->text[0], &answer);
 
-	return rc == CTL_OK ? print_list(answer) : rc;
+	return rc == CTL_OK ? ctl_print_rows(answer, "connections", row_of) : rc;
 }
 
 const struct ctl_command ctl_conn_commands[] = {
 	{"conn list", command_list, "", "the connections of the daemon", .local = true},
 	{"conn show", command_show, "ID", "all that is known of one", NULL, 1, 1, .local = true},
 	{"conn close", command_close, "ID", "end a connection of the daemon", NULL, 1, 1, .local = true},
-	{"connections", command_list, "", "older name of conn list", .local = true},
-	{"disconnect", command_close, "ID", "older name of conn close", NULL, 1, 1, .local = true},
 	{NULL},
 };

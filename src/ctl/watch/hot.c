@@ -1,8 +1,6 @@
 /* hot.c: the keys of the daemon of this machine that are asked for most. */
 #include "ctl/watch/watch.h"
 
-#include <unistd.h>
-
 #define SHOWN 20 /* keys for people */
 
 static const char *span = "1";
@@ -12,14 +10,6 @@ static const struct ctl_option options[] = {
 	 .check = watch_every_check},
 	{NULL},
 };
-
-static void pass(uint64_t ns)
-{
-	uint64_t end = time_now() + ns, now;
-
-	while (!ctl_interrupted() && (now = time_now()) < end)
-		usleep((useconds_t)(MIN(end - now, (uint64_t)CTL_SLICE) / TIME_US + 1));
-}
 
 static void print_keys(json_t *answer)
 {
@@ -81,7 +71,7 @@ static int command_hot(const struct ctl_arguments *arguments)
 	json_decref(answer);
 	if (rc != CTL_OK)
 		return rc;
-	pass(ns); /* an interruption shows what was found until then */
+	watch_wait(time_now() + ns); /* an interruption shows what was found until then */
 	rc = ctl_control_ask("hot", &answer);
 	if (rc == CTL_OK)
 		rc = add_evicted(answer);

@@ -1,12 +1,10 @@
 /* slow.c: the log of slow requests of the daemon of this machine. */
-#include "ctl/ctl.h"
-
-#include <time.h>
+#include "ctl/watch/watch.h"
 
 static bool reset;
 
 static const struct ctl_option options[] = {
-	{"reset", 0, CTL_FLAG, &reset, NULL, "and empty the log"},
+	{"reset", 0, CTL_FLAG, &reset, NULL, "empty the log, too"},
 	{NULL},
 };
 
@@ -17,13 +15,11 @@ static json_t *row_of(const json_t *entry)
 	double at = json_number_value(json_object_get(entry, "at_unix_seconds"));
 	time_t seconds = (time_t)at;
 	json_t *row = json_object();
-	char text[64], day[32];
-	struct tm tm;
+	char day[32];
 
-	localtime_r(&seconds, &tm);
-	strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(text, sizeof(text), "%s.%03u", day, (unsigned)((at - (double)seconds) * 1000));
-	json_object_set_new(row, "at", json_string(text));
+	json_object_set_new(
+		row, "at",
+		json_sprintf("%s.%03u", watch_time_text(seconds, day), (unsigned)((at - (double)seconds) * 1000)));
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
 		json_object_set(row, strcmp(members[i], "us") == 0 ? "took_us" : members[i],
 				json_object_get(entry, members[i]));
@@ -32,8 +28,7 @@ static json_t *row_of(const json_t *entry)
 
 static int command_slow(const struct ctl_arguments *arguments)
 {
-	json_t *answer, *entry, *table;
-	size_t i;
+	json_t *answer;
 	int rc = ctl_control_ask(reset ? "slow-reset" : "slow", &answer);
 
 	(void)arguments;
@@ -41,16 +36,7 @@ static int command_slow(const struct ctl_arguments *arguments)
 		return rc;
 	if (!json_integer_value(json_object_get(answer, "limit_us")) && !ctl.quiet)
 		ctl_say("the log of slow requests is off: in rdmad.conf, slow = \"1ms\", then rdmactl reload");
-	if (ctl.json)
-		return ctl_json_print(answer);
-	table = json_array();
-	json_array_foreach(json_object_get(answer, "slow"), i, entry) json_array_append_new(table, row_of(entry));
-	json_decref(answer);
-	answer = json_pack("{s:o}", "slow", table);
-	if (answer)
-		ctl_render(stdout, answer);
-	json_decref(answer);
-	return CTL_OK;
+	return ctl_print_rows(answer, "slow", row_of);
 }
 
 const struct ctl_command ctl_slow_commands[] = {

@@ -2,7 +2,6 @@
 #include "ctl/watch/watch.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 /* A connection of the last look, and what it had moved by the look before. */
 struct row {
@@ -209,6 +208,19 @@ static double per_second(const struct top *top, const char *object, const char *
 	return seconds > 0 && now > before ? (double)(now - before) / seconds : 0;
 }
 
+/* Requests a second that the connections of a service ask for now. */
+static double requests_of(const struct top *top, const char *service)
+{
+	const struct look *look = last_of(top);
+	double seconds = seconds_of(top);
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < look->rows; i++)
+		if (strcmp(look->row[i].service, service) == 0)
+			sum += rate_of(&look->row[i], REQUESTS);
+	return seconds > 0 ? (double)sum / seconds : 0;
+}
+
 static uint64_t in_flight(const struct look *look)
 {
 	uint64_t sum = 0;
@@ -221,30 +233,15 @@ static uint64_t in_flight(const struct look *look)
 /*
  * For people
  */
-static const char *size_text(double bytes, char buf[static 32])
-{
-	return units_human_size(bytes, buf);
-}
-
-static const char *age_text(uint64_t s, char buf[static 32])
-{
-	if (s < 86400)
-		snprintf(buf, 32, "%u:%02u:%02u", (unsigned)(s / 3600), (unsigned)(s / 60 % 60), (unsigned)(s % 60));
-	else
-		snprintf(buf, 32, "%u d %u:%02u", (unsigned)(s / 86400), (unsigned)(s / 3600 % 24),
-			 (unsigned)(s / 60 % 60));
-	return buf;
-}
-
-static void put_totals(const struct top *top, FILE *out, const char *end)
+static void put_totals(const struct top *top, FILE *out)
 {
 	const struct look *look = last_of(top);
 	char in[32], to[32];
 
-	fprintf(out, "connections %zu%srequests %.0f/s  answers %.0f/s  in %s/s  out %s/s  in flight %llu", look->rows,
-		end, per_second(top, "counters", "records_in"), per_second(top, "counters", "records_out"),
-		size_text(per_second(top, "counters", "in_bytes"), in),
-		size_text(per_second(top, "counters", "out_bytes"), to), (unsigned long long)in_flight(look));
+	fprintf(out, "connections %zu  requests %.0f/s  answers %.0f/s  in %s/s  out %s/s  in flight %llu", look->rows,
+		per_second(top, "counters", "records_in"), per_second(top, "counters", "records_out"),
+		units_human_size(per_second(top, "counters", "in_bytes"), in),
+		units_human_size(per_second(top, "counters", "out_bytes"), to), (unsigned long long)in_flight(look));
 }
 
 static void put_memory(const struct top *top, FILE *out)
@@ -252,12 +249,12 @@ static void put_memory(const struct top *top, FILE *out)
 	const json_t *memory = last_of(top)->memory, *store = json_object_get(memory, "store");
 	char resident[32], buffers[32], used[32], all[32];
 
-	fprintf(out, "memory %s  buffers %s", size_text((double)number(memory, "resident_bytes"), resident),
-		size_text((double)number(memory, "buffer_bytes"), buffers));
+	fprintf(out, "memory %s  buffers %s", units_human_size((double)number(memory, "resident_bytes"), resident),
+		units_human_size((double)number(memory, "buffer_bytes"), buffers));
 	if (number(store, "total_bytes"))
 		fprintf(out, "  store %s of %s  keys %llu  evictions %.0f/s",
-			size_text((double)number(store, "used_bytes"), used),
-			size_text((double)number(store, "total_bytes"), all),
+			units_human_size((double)number(store, "used_bytes"), used),
+			units_human_size((double)number(store, "total_bytes"), all),
 			(unsigned long long)number(store, "items"), per_second(top, "store", "evictions"));
 }
 
@@ -274,6 +271,7 @@ static bool is_of_service(const char *name)
 
 static void put_services(const struct top *top, FILE *out)
 {
+	double resp = requests_of(top, "resp"); /* of whose commands the status has no counters */
 	const char *name, *gap = "";
 	json_t *value;
 
@@ -286,7 +284,9 @@ static void put_services(const struct top *top, FILE *out)
 			gap = "  ";
 		}
 	}
-	fputs(*gap ? "\n" : "no service is asked for anything\n", out);
+	if (resp > 0)
+		fprintf(out, "%sresp %.0f/s", gap, resp);
+	fputs(*gap || resp > 0 ? "\n" : "no service is asked for anything\n", out);
 }
 
 static void put_connections(const struct top *top, FILE *out)
@@ -318,11 +318,11 @@ static void put_connections(const struct top *top, FILE *out)
 		ctl_table_cell(&table, "%s", r->transport);
 		ctl_table_cell(&table, "%s", r->service);
 		ctl_table_cell(&table, "%s", r->key);
-		ctl_table_cell(&table, "%s", age_text(r->age, age));
+		ctl_table_cell(&table, "%s", ctl_clock_text(r->age, age));
 		ctl_table_cell(&table, "%.0f", (double)rate_of(r, REQUESTS) * each);
 		ctl_table_cell(&table, "%.0f", (double)rate_of(r, ANSWERS) * each);
-		ctl_table_cell(&table, "%s", size_text((double)rate_of(r, IN) * each, in));
-		ctl_table_cell(&table, "%s", size_text((double)rate_of(r, OUT) * each, to));
+		ctl_table_cell(&table, "%s", units_human_size((double)rate_of(r, IN) * each, in));
+		ctl_table_cell(&table, "%s", units_human_size((double)rate_of(r, OUT) * each, to));
 		ctl_table_cell(&table, "%llu", (unsigned long long)r->flight);
 	}
 	ctl_table_print(out, &table, 0);
@@ -338,9 +338,9 @@ static void draw_top(void *arg, FILE *out)
 
 	fprintf(out, "rdmad %s  pid %llu  up %s  %s  workers %llu, all of which answered in %.2f ms\n",
 		text(look->status, "version"), (unsigned long long)number(look->status, "pid"),
-		age_text(number(look->status, "uptime_seconds"), up), text(look->status, "state"),
+		ctl_clock_text(number(look->status, "uptime_seconds"), up), text(look->status, "state"),
 		(unsigned long long)number(look->status, "workers"), (double)look->answered / 1e6);
-	put_totals(top, out, "  ");
+	put_totals(top, out);
 	putc('\n', out);
 	put_services(top, out);
 	put_memory(top, out);
@@ -352,14 +352,10 @@ static void draw_top(void *arg, FILE *out)
 static void line_top(void *arg, FILE *out)
 {
 	const struct top *top = arg;
-	time_t now = time(NULL);
-	struct tm tm;
-	char at[32];
+	char now[32];
 
-	localtime_r(&now, &tm);
-	strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%S", &tm);
-	fprintf(out, "%s  ", at);
-	put_totals(top, out, "  ");
+	fprintf(out, "%s  ", watch_time_text(time(NULL), now));
+	put_totals(top, out);
 	fputs("  ", out);
 	put_memory(top, out);
 	fprintf(out, "  answered in %.2f ms\n", (double)last_of(top)->answered / 1e6);
@@ -397,11 +393,11 @@ static json_t *rates_json(const struct top *top, const char *object)
 static json_t *connections_json(const struct top *top)
 {
 	const struct look *look = last_of(top);
-	json_t *list = json_array(), *c;
+	json_t *list = json_object_get(look->connections, "connections"), *c;
 	double seconds = seconds_of(top);
 	size_t i;
 
-	json_array_foreach(json_object_get(look->connections, "connections"), i, c)
+	json_array_foreach(list, i, c)
 	{
 		struct row key = {.id = number(c, "id")};
 		const struct row *row = bsearch(&key, look->row, look->rows, sizeof(key), compare_ids);
@@ -412,9 +408,8 @@ static json_t *connections_json(const struct top *top)
 			snprintf(name, sizeof(name), "%s_per_second", traffic[k]);
 			json_object_set_new(c, name, json_real(seconds > 0 ? (double)rate_of(row, k) / seconds : 0));
 		}
-		json_array_append(list, c);
 	}
-	return list;
+	return json_incref(list);
 }
 
 static json_t *json_of_top(void *arg)
@@ -431,7 +426,7 @@ static json_t *json_of_top(void *arg)
 
 static const struct ctl_option options[] = {
 	{"delay", 'd', CTL_CHECKED, &delay, "SECONDS", "between two looks; default 1", .check = watch_every_check},
-	{"count", 'c', CTL_NUMBER, &times.count, "COUNT", "so often, then end", .min = 1},
+	{"count", 'c', CTL_NUMBER, &times.count, "COUNT", "end after so many looks", .min = 1},
 	{"sort", 's', CTL_CHECKED, &sort, "WHAT", "the order: " ORDERS, .check = check_sort, .choices = ORDERS},
 	{NULL},
 };

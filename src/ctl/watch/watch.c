@@ -28,6 +28,15 @@ int watch_every_check(const char *text)
 	return -EINVAL;
 }
 
+char *watch_time_text(time_t at, char buf[static 32])
+{
+	struct tm tm;
+
+	localtime_r(&at, &tm);
+	strftime(buf, 32, "%Y-%m-%dT%H:%M:%S", &tm);
+	return buf;
+}
+
 static void draw(const struct watch_view *view)
 {
 	char *text = NULL;
@@ -46,8 +55,11 @@ static int print(const struct watch_view *view)
 {
 	json_t *object;
 
-	if (!ctl.json) {
+	if (!ctl.json && view->line) {
 		view->line(view->arg, stdout);
+	} else if (!ctl.json) {
+		view->draw(view->arg, stdout);
+		putchar('\n');
 	} else {
 		object = view->json(view->arg);
 		if (!object || ctl_put_json(stdout, object) != 0)
@@ -74,7 +86,7 @@ static bool wait_on_screen(const struct watch_view *view, uint64_t until)
 	}
 }
 
-static bool wait_for_line(uint64_t until)
+bool watch_wait(uint64_t until)
 {
 	uint64_t now;
 
@@ -119,7 +131,7 @@ int watch_run(const struct watch_view *view, const struct watch_times *times)
 		if (times->count && looks == times->count + view->compares)
 			break;
 		next = MAX(next + times->every, time_now());
-		goes_on = screen ? wait_on_screen(view, next) : wait_for_line(next);
+		goes_on = screen ? wait_on_screen(view, next) : watch_wait(next);
 	}
 	screen_close();
 	if (!ctl_interrupted())

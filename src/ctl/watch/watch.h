@@ -4,6 +4,8 @@
 
 #include "ctl/ctl.h"
 
+#include <time.h>
+
 /*
  * screen.c: the screen of a terminal, which comes back as it was on every way out: the end of the program, signals, a
  * stop by ^Z.
@@ -26,7 +28,7 @@ int screen_wait(uint64_t until);
 struct watch_view {
 	int (*look)(void *arg);             /* ask the daemon: an exit status, with the cause told */
 	void (*draw)(void *arg, FILE *out); /* for the screen */
-	void (*line)(void *arg, FILE *out); /* where there is none */
+	void (*line)(void *arg, FILE *out); /* where there is none; NULL: the same, and an empty line */
 	json_t *(*json)(void *arg);
 	void (*key)(void *arg, int key); /* NULL: q and the space bar are all */
 	bool compares;                   /* two looks are needed for what is shown */
@@ -41,6 +43,10 @@ struct watch_times {
 /* For an option of that kind: "2" or "0.5" are seconds, "500ms" is a time. 0, or says why not and answers -EINVAL. */
 int watch_every_check(const char *text);
 uint64_t watch_every(const char *text);
+/* False: it was interrupted before. */
+bool watch_wait(uint64_t until);
+/* Date and time here, to the second. Returns buf. */
+char *watch_time_text(time_t at, char buf[static 32]);
 /* An exit status. */
 int watch_run(const struct watch_view *view, const struct watch_times *times);
 

@@ -73,10 +73,7 @@ static uint16_t soft_slot_generation(struct soft_domain *d, uint16_t last)
 	uint16_t generation;
 
 	do {
-		d->random ^= d->random << 13;
-		d->random ^= d->random >> 7;
-		d->random ^= d->random << 17;
-		generation = d->random >> 32;
+		generation = random_step(&d->random) >> 32;
 	} while (!generation || generation == last);
 	return generation;
 }

@@ -26,7 +26,7 @@ answers() {
 	got=$(redis "$@" | tr '\n' ' ')
 	[[ $got == "$want " ]] || fail "$*: \"$got\", not \"$want\""
 }
-rdma_clients() { control connections | jq '[.connections[] | select(.transport == "rdma" and .service == "resp")] | length'; }
+rdma_clients() { control conn list | jq '[.connections[] | select(.transport == "rdma" and .service == "resp")] | length'; }
 has_clients() { [[ $(rdma_clients) == "$1" ]]; }
 
 configure 'workers = 2;' 'services = ["kv", "resp", "ping"];' "resp = { rdma = [\"$address\", \"$address:7471\"]; clear = true; };"
