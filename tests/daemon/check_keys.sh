@@ -1,6 +1,6 @@
 #!/bin/bash
-# check_keys.sh: who may come in: keys, rights, reloads that take them away, files that others could have changed.
-# shellcheck source=tests/lib.sh
+# check_keys.sh: which clients may come in: keys, rights, reloads that take them away, files that others could have
+# changed. shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need jq
 : "${rdmarun:=$builddir/rdmarun}"

@@ -1,4 +1,4 @@
-/* store_owner: bytes count for whoever wrote them last, and not beyond a limit. */
+/* store_owner: bytes count for the owner that wrote them last, and not beyond a limit. */
 #include <pthread.h>
 
 #include "store/internal.h"

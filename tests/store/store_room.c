@@ -392,7 +392,7 @@ static void fill(struct filled *t, int how)
 		expect(set_len(t, key, how == 0 ? 200000 : how == 1 ? 1000 : random_size(&t->state, 21)) == 0);
 }
 
-/* Those that are there are whole; returns how many bytes they are. */
+/* Values that are there are whole; returns how many bytes they are. */
 static uint64_t check_remaining(struct filled *t)
 {
 	for (uint32_t key = 0; key < t->keys; key++)

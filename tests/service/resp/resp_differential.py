@@ -234,7 +234,7 @@ class Random(random.Random):
         return self.choice(KEYS)
 
     def any_key(self):
-        """Also those that are none: for commands that write nothing."""
+        """Also words that are no keys: for commands that write nothing."""
         return self.choice(NO_KEYS) if self.random() < 0.15 else self.key()
 
     def text(self):
@@ -623,7 +623,7 @@ def own_limits(server):
     pairs = [word for i in range(70000) for word in (b"many:%d" % i, b"")]
     expect(connection, [b"MSET"] + pairs, b"-ERR a command or transaction writes 32768 keys at most\r\n")
     expect(connection, [b"DBSIZE"], ONE)
-    # A time beyond those that rdmad knows is the last of them.
+    # A time beyond all that rdmad knows is the last of them.
     expect(connection, [b"PEXPIREAT", b"a", b"9223372036854775807"], ONE)
     if int(expect(connection, [b"TTL", b"a"], None)[1:]) < SECONDS_RANGE[1]:
         raise Error("the last time that there is comes too early")
