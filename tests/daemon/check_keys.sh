@@ -69,6 +69,7 @@ test_keys() {
 			expect 1 kv get other && complains "asks for a key"
 		else
 			expect 0 kv set other 1
+			expect 0 key check && says "key: none, and the server asks for none"
 			expect 1 kv flush --yes && complains "no right to it"
 		fi
 	done
