@@ -426,7 +426,7 @@ static void start_client(struct rdmad_channel *channel)
 	free(session);
 }
 
-/* All who wait: the descriptor tells of those who come later. 0, or why nobody can come any more. */
+/* All clients that wait: the descriptor tells of later ones. 0, or why nobody can come any more. */
 static int accept_clients(struct rdmad_channel_listener *listener)
 {
 	struct rdmad_channel *channel;

@@ -1,6 +1,5 @@
 """bench_log: the part `log` of scripts/bench: what it costs to keep values on disk, beside redis-server's append-only file and beside
 the bare file calls that it comes down to, on the same disk in the same run. Not a program of its own."""
-import contextlib
 import os
 import statistics
 import subprocess
@@ -74,13 +73,9 @@ def files_of(folder):
     return [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
 
 
-@contextlib.contextmanager
 def redis_of(bench, folder, policy):
-    append = ["--appendonly", "no"] if policy == "no" else ["--appendonly", "yes", "--appendfsync", policy]
-    with bench.process("redis-server", *way.redis_listens, "--save", "", "--dir", folder, *append,
-                       ready=lambda: subprocess.run(["redis-cli", *way.redis_at, "ping"], check=True, stdout=subprocess.DEVNULL,
-                                                    stderr=subprocess.DEVNULL)):
-        yield
+    append = [] if policy == "no" else ["--appendonly", "yes", "--appendfsync", policy]
+    return bench.redis_server(way.redis_at, *way.redis_listens, "--dir", folder, *append)
 
 
 def redis_sets(bench, clients, depth, requests, size):

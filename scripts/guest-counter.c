@@ -11,7 +11,7 @@ struct moment {
 	uint64_t ns, ticks;
 };
 
-/* Of some looks at both clocks the one with the least in between, so that who is interrupted does not count. */
+/* Of some looks at both clocks the one with the least in between, so that an interruption does not count. */
 static struct moment look(void)
 {
 	struct moment best = {0};

@@ -212,7 +212,7 @@ ends 0 'rank 2 of 3: the first sum is' "$rdmarun" --rsh "$dir/shell" --address 1
 
 printf 'some bytes' >"$dir/bytes"
 head -c 3000000 /dev/urandom >"$dir/many"
-# Input that comes late, and a reader who is slow, by more than two heartbeats; looked at in the end.
+# Input that comes late, and a reader that is slow, by more than two heartbeats; looked at in the end.
 "$rdmactl" peer recv --listen "unix://$dir/late.sock" 2>"$dir/late.err" >"$dir/late" &
 late=$!
 wait_for "a peer recv" grep -qs listening "$dir/late.err"

@@ -47,7 +47,7 @@ while IFS= read -r line; do
 done <"$session"
 await_daemon "the session's end"
 
-# Who has built by hand first is told what to do before the quickstart.
+# A user who has built by hand first is told what to do before the quickstart.
 mkdir "$dir/tree" "$dir/tree/scripts"
 cp "$srcdir/scripts/quickstart" "$dir/tree/scripts"
 : >"$dir/tree/config.status"

@@ -15,6 +15,7 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/rdmad-test.XXXXXX")
 failures=0 server='' daemon='' clients=() servers=()
 listen=(tcp://127.0.0.1:0 ${RDMAD_GUEST_ADDR:+"rdma://$RDMAD_GUEST_ADDR:0"})
 unset RDMAD_HOST
+export PYTHONDONTWRITEBYTECODE=1 # nothing is written beside the sources
 
 finish() {
 	kill -KILL ${daemon:+"$daemon"} "${clients[@]}" 2>/dev/null

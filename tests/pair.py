@@ -10,8 +10,8 @@ Each fault meets a load of ping, small and large values, commands from a file an
  - no value in the store is a mix of two,
  - the daemon has what it had before the load, no more,
  - a new client is served, soon after the fault is gone.
-Without FAULT those that take about a minute and a half; --long has all of them. Exit status 0: all is well; 1: what was not
-stands on stderr; 77: this is no pair of machines.
+Without FAULT the ones that take about a minute and a half; --long has all of them. Exit status 0: all is well; 1: what
+was not stands on stderr; 77: this is no pair of machines.
 """
 
 import json

@@ -9,6 +9,7 @@ remote adapters write, so they can share a server by RESP. Made for the interfac
 """
 from __future__ import annotations
 
+import itertools
 import logging
 import queue
 import threading
@@ -147,7 +148,7 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
             raise ValueError(f"adapter_params: {', '.join(sorted(unknown))}: no such option of rdmad.lmcache")
         if self._lookup not in ("all", "prefix"):
             raise ValueError(f"adapter_params: lookup is \"all\" or \"prefix\", not {self._lookup!r}")
-        self._task = 0
+        self._numbers = itertools.count(1)  # of tasks
         self._lock = threading.Lock()
         self._stored: dict[Any, _Stored] = {}
         self._locks: Counter[Any] = Counter()  # finds that are not unlocked; of the lookups' thread
@@ -173,11 +174,6 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
                 self._registrations.append(lane.store.register((memory.ptr, size)))
             except Error as error:
                 _log.warning("LMCache's arena of %d bytes is not registered: %s", size, error)
-
-    def _next(self) -> int:
-        with self._lock:
-            self._task += 1
-            return self._task
 
     def _texts(self, keys: Sequence[Any]) -> list[str]:
         return [self._prefix + key_text(key) for key in keys]
@@ -208,7 +204,7 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
         buffers = [each.byte_array for each in objects]
         if len(keys) != len(buffers):
             raise ValueError(f"{len(keys)} keys for {len(buffers)} objects")
-        return self._storing.submit(self._next(), lambda: self._store(keys, buffers), L2StoreResult(False, 0))
+        return self._storing.submit(next(self._numbers), lambda: self._store(keys, buffers), L2StoreResult(False, 0))
 
     def _store(self, keys: Sequence[Any], buffers: Sequence[Any]) -> Any:
         if self._checksum:
@@ -237,7 +233,7 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
 
     def submit_lookup_and_lock_task(self, keys: Sequence[Any], group_layout_descs: Any = None) -> int:
         keys = list(keys)
-        return self._looking.submit(self._next(), lambda: self._look_up(keys), self._bitmap([False] * len(keys)))
+        return self._looking.submit(next(self._numbers), lambda: self._look_up(keys), self._bitmap([False] * len(keys)))
 
     def _look_up(self, keys: Sequence[Any]) -> Any:
         with self._lock:
@@ -294,7 +290,7 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
         buffers = [each.byte_array for each in objects]
         if len(keys) != len(buffers):
             raise ValueError(f"{len(keys)} keys for {len(buffers)} objects")
-        return self._loading.submit(self._next(), lambda: self._load(keys, buffers), self._bitmap([False] * len(keys)))
+        return self._loading.submit(next(self._numbers), lambda: self._load(keys, buffers), self._bitmap([False] * len(keys)))
 
     def _load(self, keys: Sequence[Any], buffers: Sequence[Any]) -> Any:
         if self._checksum:

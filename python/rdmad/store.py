@@ -13,7 +13,7 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence, Tuple, TypeVar
 
 from . import _declarations as d
 from ._library import Buffer, Key, Memory, address_of, bytes_address, encoded, library, new_bytes, number, raise_last, sentence
-from ._requests import (CHECKSUM, KEEP, Decode, Meta, Pending, Queue, Requests, Ttl, check_sum, checksum_of, condition_of,
+from ._requests import (AT_ONCE, CHECKSUM, KEEP, Decode, Meta, Pending, Queue, Requests, Ttl, check_sum, checksum_of, condition_of,
                         microseconds, packed, status_error, vector_of, writable)
 from .errors import Conflict, Error, Gone, error_of
 
@@ -155,7 +155,7 @@ class Batch(Requests):
             under_way = self._store._under_way
             under_way.update(pending)  # before they are: their memory stays, whatever interrupts this
             while first < len(tags):
-                status = queue.submit(requests[at:at + 256]) if at < len(requests) else 0
+                status = queue.submit(requests[at:at + AT_ONCE]) if at < len(requests) else 0
                 if status > 0:
                     at += status
                 elif status not in (0, -errno.EAGAIN):
@@ -607,7 +607,8 @@ class Store:
 
     def scan_page(self, cursor: int = 0, prefix: Key = b"", limit: int = 0) -> tuple[int, list[tuple[bytes, Meta]]]:
         """One page of a scan, of up to ``limit`` keys, and the cursor of the next; 0 begins, and is behind the last page."""
-        name, at, page = encoded(prefix), ctypes.c_uint64(cursor), []
+        name, at, page = encoded(prefix), ctypes.c_uint64(number("a cursor", cursor)), []
+        number("a limit", limit, 0, 2**32 - 1)
 
         def each(_: Any, key: int, key_len: int, meta: Any) -> int:
             found = meta.contents

@@ -286,7 +286,7 @@ static int key_info(const char *server, const struct engine_key_source *source, 
 	if (rc != 0)
 		return rc;
 	proved = engine_key_to(key, (const struct sockaddr *)&at[0].sa);
-	if (proved == &key->key && proved->id == AUTH_ID_MUNGE) {
+	if (proved && proved->id == AUTH_ID_MUNGE) {
 		info->number = proved->id;
 		snprintf(info->name, sizeof(info->name), "@%u", geteuid());
 	} else if (proved) {

@@ -615,7 +615,7 @@ START_TEST(users_by_munge)
 	ck_assert_str_eq(a.client->name, "@7");
 	ck_assert(!auth_may_use(&a, 0) && auth_may_use(&a, 1));
 	ck_assert(auth_has_place(a.client) && auth_enter(&a) && !auth_has_place(a.client));
-	ck_assert(auth_admit(table, AUTH_ID_MUNGE, false, 0, &b)); /* root has not proved who it is */
+	ck_assert(auth_admit(table, AUTH_ID_MUNGE, false, 0, &b)); /* root has not proved its name */
 	auth_identify(&b, 9);
 	ck_assert_str_eq(b.client->name, "@*");
 	auth_admission_end(&b);

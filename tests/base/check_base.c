@@ -777,7 +777,7 @@ START_TEST(test_local_user)
 }
 END_TEST
 
-/* And its starter takes those that it took. */
+/* And its starter takes the ones that it took. */
 START_TEST(test_thread_takes_no_signals)
 {
 	sigset_t blocked, before, after;
@@ -845,7 +845,7 @@ START_TEST(test_quota_limits)
 }
 END_TEST
 
-/* Who is known by nobody has no limit but that of all. */
+/* A source that is known by nobody has no limit but that of all. */
 START_TEST(test_quota_unknown_sources)
 {
 	struct quota *quota = quota_of(3, sizeof(uint64_t));
@@ -883,7 +883,7 @@ START_TEST(test_quota_keys)
 }
 END_TEST
 
-/* Sources come and go for ever: those that have nothing leave, and those that have something stay. */
+/* Sources come and go for ever: sources that have nothing leave, and sources that have something stay. */
 START_TEST(test_quota_sources_have_a_bound)
 {
 	struct quota *quota = quota_of(100, sizeof(uint64_t));

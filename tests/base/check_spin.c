@@ -149,7 +149,8 @@ START_TEST(test_lost_trials_are_short)
 }
 END_TEST
 
-/* Who sleeps longer finds more at hand afterwards: what comes in turns one after the other took its time, too. */
+/* A thread that sleeps longer finds more at hand afterwards: what comes in turns one after the other took its time,
+ * too. */
 START_TEST(test_work_without_waits_counts)
 {
 	struct run r = run_of(LIMIT);

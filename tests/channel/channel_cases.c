@@ -443,7 +443,7 @@ START_TEST(test_close)
 }
 END_TEST
 
-/* Of those who wait, one who puts and one who gets, each hears of the end. */
+/* Of the ends that wait, one that puts and one that gets, each hears of the end. */
 static void *wait_for_bytes(void *arg)
 {
 	uint8_t byte;
@@ -538,7 +538,7 @@ START_TEST(test_long_get_ends)
 }
 END_TEST
 
-/* Nor has one who gets at the same end anything to wait for any more: he is woken. */
+/* Nor has a thread that gets at the same end anything to wait for any more: it is woken. */
 static void *wait_at_client(void *arg)
 {
 	uint8_t byte;
@@ -607,7 +607,7 @@ START_TEST(test_leaks)
 }
 END_TEST
 
-/* What a client hears who asks for what is not there. */
+/* What a client hears that asks for what is not there. */
 static _Atomic int rc_of_open;
 /*
  * What rdmad_error() says: of the last call alone, whatever an earlier one left. `text` NULL: nothing.
@@ -709,7 +709,7 @@ START_TEST(test_another_size)
 
 	up(1000);
 	pthread_create(&thread, NULL, open_smaller, (void *)(uintptr_t)pair.url);
-	while (rc_of_open == 0) /* who was refused is not told of */
+	while (rc_of_open == 0) /* a refused client is not told of */
 		ck_assert_int_eq(rdmad_channel_accept(pair.listener, 10000, &channel), -ETIMEDOUT);
 	pthread_join(thread, NULL);
 	ck_assert_int_eq(rc_of_open, -EMSGSIZE);

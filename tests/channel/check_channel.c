@@ -404,7 +404,7 @@ START_TEST(test_killed)
 }
 END_TEST
 
-/* Of those who wait, try, flush or sleep by the descriptor, each hears of a death. */
+/* Of ends that wait, try, flush or sleep by the descriptor, each hears of a death. */
 static int death_by_get(struct rdmad_channel *channel)
 {
 	uint8_t byte;
@@ -542,7 +542,7 @@ static struct schedule read_schedule(pid_t pid)
 	return schedule;
 }
 
-/* Who waits takes no time: neither now and then nor at all. */
+/* An end that waits takes no time: neither now and then nor at all. */
 START_TEST(test_idle)
 {
 	struct rdmad_channel_listener *listener;
@@ -612,7 +612,7 @@ static void *open_meanwhile(void *arg)
 	return NULL;
 }
 
-/* Who waits to be accepted hears that nobody will. */
+/* A client that waits to be accepted hears that nobody will. */
 START_TEST(test_listener_killed)
 {
 	pid_t child = child_of(listens);
@@ -636,7 +636,7 @@ static bool socket_is_there(const char *name)
 	return access(path, F_OK) == 0;
 }
 
-/* The socket of one who was killed goes with the next listener of any name, and that of one who lives stays. */
+/* The socket of a listener that was killed goes with the next one of any name, and that of a living one stays. */
 START_TEST(test_sockets_are_swept)
 {
 	const char *name = &URL[strlen("shm://")];
@@ -652,7 +652,7 @@ START_TEST(test_sockets_are_swept)
 	ck_assert(socket_is_there(name));
 	WORKS(rdmad_channel_listen("shm://third", SIZE, NULL, &third));
 	ck_assert(!socket_is_there(name) && socket_is_there("second") && socket_is_there("third"));
-	pair.listener = second; /* who is looked at takes that for a client who left */
+	pair.listener = second; /* the one looked at takes that for a client that left */
 	channel_pair_join(&pair);
 	channel_pair_close(&pair);
 	rdmad_channel_listener_close(third);
@@ -766,7 +766,7 @@ START_TEST(test_hello)
 }
 END_TEST
 
-/* Those who say nothing are not waited for by the others, however many they are. */
+/* Clients that say nothing are not waited for by the others, however many they are. */
 START_TEST(test_silent_clients)
 {
 	struct channel_pair pair;
@@ -818,7 +818,7 @@ static void raw_leave(struct raw *raw)
 	close(raw->socket);
 }
 
-/* Nor does one who has said what he wants give way to those who come after him. */
+/* Nor does one that has said what it wants give way to clients that come after it. */
 START_TEST(test_crowd)
 {
 	struct rdmad_channel_listener *listener;
@@ -1111,7 +1111,7 @@ START_TEST(test_hostile_listener)
 }
 END_TEST
 
-/* The directory's mode and owner count, and what the kernel says of who is at the other end. */
+/* The directory's mode and owner count, and what the kernel says of the user at the other end. */
 static void foreigner(void)
 {
 	struct rdmad_channel *channel;

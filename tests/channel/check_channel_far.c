@@ -122,7 +122,7 @@ struct opening {
 };
 
 static const struct rdmad_channel_options patient = {.common.connect_timeout_us = PATIENCE};
-static const struct rdmad_channel_options *opening_options = &patient; /* of those that follow */
+static const struct rdmad_channel_options *opening_options = &patient; /* of the channels that follow */
 
 static void *opening_run(void *arg)
 {
@@ -191,7 +191,7 @@ static void close_pair(const struct pair *pair)
 	ck_assert_ptr_null(rc);
 }
 
-/* Who polls is not told of what comes: that costs the peer's system calls time. Who sleeps is. */
+/* An end that polls is not told of what comes: that costs the peer's system calls time. One that sleeps is. */
 START_TEST(test_polls_without_being_told)
 {
 	static const struct rdmad_channel_options polls = {
@@ -379,7 +379,7 @@ START_TEST(test_several_clients)
 		opening_begin(&opening[i], rdmad_channel_listener_url(listener), 5000, false);
 	for (int i = 0; i < CLIENTS; i++)
 		server[i] = take();
-	rdmad_channel_listener_close(listener); /* those who were accepted stay */
+	rdmad_channel_listener_close(listener); /* accepted channels stay */
 	listener = NULL;
 	for (int i = 0; i < CLIENTS; i++) {
 		pthread_join(opening[i].thread, NULL);
@@ -518,7 +518,7 @@ START_TEST(test_large_stress)
 }
 END_TEST
 
-/* All sizes, after an odd number of bytes: who waits for a whole ring has it when the other one has got all. */
+/* All sizes, after an odd number of bytes: an end that waits for a whole ring has it when the other one has got all. */
 static void *whole_get(void *arg)
 {
 	struct stream *s = arg;
@@ -717,7 +717,7 @@ static void *put_and_close(void *arg)
 	return NULL;
 }
 
-/* Who closes in the midst of the other's stream, and was heard, is told so. */
+/* An end that closes in the midst of the other's stream, and was heard, is told so. */
 START_TEST(test_closed_in_a_stream)
 {
 	struct pair pair = connect_pair(4 << 20);
@@ -732,7 +732,8 @@ START_TEST(test_closed_in_a_stream)
 }
 END_TEST
 
-/* What was flushed is got also by one who was busy with something else when the other end closed, and for a while longer. */
+/* What was flushed is got also by an end that was busy with something else when the other end closed, and for a while
+ * longer. */
 START_TEST(test_got_late)
 {
 	enum { BYTES = 250000 };
@@ -754,7 +755,7 @@ START_TEST(test_got_late)
 }
 END_TEST
 
-/* Who gets at an end that has lost its place is woken. */
+/* A thread that gets at an end that has lost its place is woken. */
 static void *get_for_ever(void *channel)
 {
 	return (void *)(intptr_t)rdmad_channel_get(channel, &(uint8_t){0}, 1, RDMAD_CHANNEL_FOREVER);
@@ -781,8 +782,8 @@ START_TEST(test_lost_place_wakes)
 END_TEST
 
 /*
- * Peers in processes of their own. Who has used a device cannot give it to a child, so that a process that never did makes
- * them. A peer puts again and again until it is ended, and gets never.
+ * Peers in processes of their own. One that has used a device cannot give it to a child, so that a process that never
+ * did makes them. A peer puts again and again until it is ended, and gets never.
  */
 struct peer_order {
 	char url[640];
@@ -1182,7 +1183,7 @@ START_TEST(test_silent_guests)
 }
 END_TEST
 
-/* However long the messages are that a guest asks for, his are not longer than others'. */
+/* However long the messages are that a guest asks for, its own are not longer than others'. */
 START_TEST(test_greedy_guest)
 {
 	struct honest honest = {0};
@@ -1200,7 +1201,7 @@ START_TEST(test_greedy_guest)
 }
 END_TEST
 
-/* Those who come without a pause do not keep an accept whose time is over; what it leaves behind is told of. */
+/* Clients that come without a pause do not keep an accept whose time is over; what it leaves behind is told of. */
 START_TEST(test_storm)
 {
 	struct rdmad_channel *channel;
@@ -1308,7 +1309,8 @@ START_TEST(test_after_the_last)
 }
 END_TEST
 
-/* An address that is none harms him who gave it: the write is refused where it arrives, and the channel ends. */
+/* An address that is none harms the program that gave it: the write is refused where it arrives, and the channel
+ * ends. */
 START_TEST(test_bad_address)
 {
 	struct open_body open = {.open = {.capacity = 100000, .addr = 4096, .ring = 100000, .rkey = 12345}};

@@ -15,7 +15,7 @@
 
 #define SIZE 65536
 
-/* Ways that lead nowhere, and those that were tried. */
+/* Ways that lead nowhere, and the ones that were tried. */
 static bool no_shm, no_far;
 static unsigned shm_tried, far_tried;
 static uint64_t far_time; /* us, in all */
@@ -339,7 +339,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* Nobody accepts: the one who opens gives up, and the listener never hears of him. */
+/* Nobody accepts: the client that opens gives up, and the listener never hears of it. */
 START_TEST(test_nobody_accepts)
 {
 	struct rdmad_channel_options options = {.common.connect_timeout_us = 300000};
@@ -356,7 +356,7 @@ START_TEST(test_nobody_accepts)
 }
 END_TEST
 
-/* Those who have gone are not all looked after by one look, but the descriptor says that there are more. */
+/* Clients that have gone are not all looked after by one look, but the descriptor says that there are more. */
 START_TEST(test_clients_leave)
 {
 	/* an emulated device takes long to connect */
@@ -410,7 +410,7 @@ static void say_addresses(const char *text)
 	server_resume();
 }
 
-/* Which of a listener's addresses lead anywhere: of one who is reached by the loopback, as is the rdmad. */
+/* Which of a listener's addresses lead anywhere: of one that is reached by the loopback, as is the rdmad. */
 START_TEST(test_addresses)
 {
 	static const struct {
@@ -547,7 +547,7 @@ START_TEST(test_rdmad_ends)
 }
 END_TEST
 
-/* The listener ends: its name is free; those who are joined stay. */
+/* The listener ends: its name is free; joined clients stay. */
 START_TEST(test_listener_ends)
 {
 	const struct rdmad_channel_options options = {.common.no_poll = true};

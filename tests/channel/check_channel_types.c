@@ -594,7 +594,7 @@ START_TEST(test_channel_nearly_room)
 }
 END_TEST
 
-/* What is no value is refused, and stays: who asks again is told again. */
+/* What is no value is refused, and stays: an end that asks again is told again. */
 START_TEST(test_channel_bad_bytes)
 {
 	uint8_t bytes[HEX_MAX];
@@ -668,7 +668,8 @@ START_TEST(test_channel_bulk)
 }
 END_TEST
 
-/* The one who gets waits for all of the first array, for which the one who puts has to fill a ring that is nearly full. */
+/* The end that gets waits for all of the first array, for which the end that puts has to fill a ring that is nearly
+ * full. */
 struct two {
 	struct rdmad_array first, second;
 };

@@ -415,7 +415,7 @@ START_TEST(test_close_with_outstanding)
 	server_resume();
 	server_pause();
 	kv_close(kv);
-	/* Those that were sent may have been answered before. */
+	/* Requests that were sent may have been answered before. */
 	for (unsigned i = 0; i < 64; i++) {
 		ck_assert_uint_eq(calls[i].called, 1);
 		ck_assert(calls[i].status == -ECONNABORTED || (i < 32 && calls[i].status == -ENOENT));

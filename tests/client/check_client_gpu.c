@@ -1296,7 +1296,7 @@ static void wait_inside(void *arg, const struct rdmad_gpu_result *result)
 	FAILS(rdmad_gpu_close(gpu), -EDEADLK, "a callback must not wait");
 }
 
-/* Its end, by each who may bring it about. */
+/* Its end, by each side that may bring it about. */
 START_TEST(test_errors_end)
 {
 	struct rdmad_gpu *gpu = gpu_open(_i);

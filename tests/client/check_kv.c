@@ -1,6 +1,6 @@
 /*
  * check_kv.c: librdmad's calls beyond the five, against a server in the same process: versions, conditions, expiry,
- * numbers, walks and batches, for values that travel in a message and for those that do not.
+ * numbers, walks and batches, for values that travel in a message and for others.
  */
 #include <check.h>
 #include <limits.h>
@@ -572,7 +572,7 @@ static void waits_for_item(void *arg, size_t index, int status, const void *valu
 	waits(arg, NULL);
 }
 
-/* Also in those that no answer called. */
+/* Also in callbacks that no answer called. */
 START_TEST(test_no_waiting_in_callbacks)
 {
 	struct kv_item none = {0};

@@ -349,7 +349,7 @@ static void refuse(struct fabric_event *event)
 	conn_refuse(event->request, WIRE_REASON_DRAINING, 0);
 }
 
-/* Who waits is told, when its time is over, why there is no connection, and that nothing was carried out. */
+/* A caller that waits is told, when its time is over, why there is no connection, and that nothing was carried out. */
 START_TEST(test_keep_waits_in_vain)
 {
 	void *kv = open_kv(&(struct rdmad_options){.timeout_us = 100000}, NULL);
@@ -454,7 +454,8 @@ START_TEST(test_leave)
 }
 END_TEST
 
-/* Who is elsewhere meanwhile learns that what it then asks for was not carried out; or is served by the next server. */
+/* A caller that is elsewhere meanwhile learns that what it then asks for was not carried out; or is served by the next
+ * server. */
 START_TEST(test_leave_unheard)
 {
 	void *kv = open_kv(NULL, NULL), *kept = open_kv(NULL, NULL);
@@ -541,7 +542,7 @@ START_TEST(test_cancel)
 		told += kv_progress(kv, 10000);
 	WORKS(kv_wait(kv), 0);
 	WORKS(kv_exists(kv, "k", 1), 1);
-	ck_assert_int_eq(told + kv_progress(kv, 0), 1); /* those that were cancelled are not told of again */
+	ck_assert_int_eq(told + kv_progress(kv, 0), 1); /* cancelled ones are not told of again */
 	ck_assert_int_eq(stays.status, 0);
 	ck_assert_int_eq(kv_buffer_register(kv, into, sizeof(into)), 0);
 	server_pause();
@@ -727,7 +728,7 @@ static int submitted_get(void *kv)
 	return call.status;
 }
 
-/* Who waits for room has it when it comes, though nothing else does, and its time is not over. */
+/* A caller that waits for room has it when it comes, though nothing else does, and its time is not over. */
 START_TEST(test_room)
 {
 	static int (*const calls[])(void *) = {get, submitted_get};

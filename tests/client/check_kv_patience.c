@@ -1,6 +1,6 @@
 /*
- * check_kv_patience.c: who waits for a value waits as long as its bytes move, however long that takes. The server has no time of
- * its own: it turns once whenever the client looks whether something moved.
+ * check_kv_patience.c: a caller that waits for a value waits as long as its bytes move, however long that takes. The
+ * server has no time of its own: it turns once whenever the client looks whether something moved.
  */
 #include "base/base.h"
 #include "tests/client/caller.h"
@@ -39,7 +39,7 @@ int __wrap_socket(int domain, int type, int protocol)
 	int fd = __real_socket(domain, type, protocol), bytes = KEPT;
 
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)); /* also of those that it accepts */
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)); /* also of the ones that it accepts */
 	return fd;
 }
 

@@ -275,7 +275,7 @@ static void tell_result(void *arg, const struct kv_result *result)
 	tell(arg, result->status, result->value, result->value_len);
 }
 
-/* Who cancels a request may free its argument, also where the thread has the answer already. */
+/* A caller that cancels a request may free its argument, also where the thread has the answer already. */
 START_TEST(test_cancel_while_away)
 {
 	void *kv = open_kv(&threaded, NULL), *other = open_kv(NULL, NULL);
@@ -423,7 +423,7 @@ struct ends {
 	unsigned calls, good;
 };
 
-/* First those that were answered, then those that ended with the connection. */
+/* First the requests that were answered, then the ones that ended with the connection. */
 static void end(void *arg, int status, const void *value, size_t len)
 {
 	struct ends *ends = arg;
@@ -531,7 +531,7 @@ START_TEST(test_one_thread)
 END_TEST
 
 /*
- * All at once: callers who come and go, each with handles that share a thread, for the thread sanitizer.
+ * All at once: callers that come and go, each with handles that share a thread, for the thread sanitizer.
  */
 static void count(void *arg, int status, const void *value, size_t len)
 {

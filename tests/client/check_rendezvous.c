@@ -425,7 +425,7 @@ START_TEST(test_delete_while_sent)
 }
 END_TEST
 
-/* Who has a value holds nothing of the server's any more, however long it is away then. */
+/* A client that has a value holds nothing of the server's any more, however long it is away then. */
 START_TEST(test_away_with_a_value)
 {
 	uint64_t until = time_now() + 30 * TIME_S;

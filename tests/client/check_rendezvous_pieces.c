@@ -215,7 +215,7 @@ START_TEST(test_pieces_price)
 }
 END_TEST
 
-/* Who gave up may free the array, and what it names. */
+/* A caller that gave up may free the array, and what it names. */
 START_TEST(test_pieces_given_up)
 {
 	struct rdmad_options options = {.timeout_us = 20000};

@@ -260,7 +260,7 @@ START_TEST(test_pushed_in_a_row)
 }
 END_TEST
 
-/* Those that leave together bring their values with one message, and so do the answers. */
+/* Requests that leave together bring their values with one message, and so do the answers. */
 START_TEST(test_pushed_together)
 {
 	/* So many that none need be returned meanwhile. */
@@ -477,7 +477,7 @@ START_TEST(test_rights_in_use)
 }
 END_TEST
 
-/* Where more rights are refused, those that were there come back. */
+/* Where more rights are refused, the rights that were there come back. */
 START_TEST(test_rights_refused)
 {
 	void *kv = open_kv(NULL, NULL);
@@ -581,7 +581,7 @@ START_TEST(test_value_outlives_the_handle)
 }
 END_TEST
 
-/* Who was told that there was no answer in time may free the value. */
+/* A caller that was told that there was no answer in time may free the value. */
 START_TEST(test_timeout_revokes)
 {
 	struct rdmad_options options = {.timeout_us = 20000};

@@ -79,7 +79,7 @@ extern unsigned total; /* calls that came back */
 
 void set_value(void *kv, const char *key, size_t len, uint64_t seed);
 void assert_value(void *kv, const char *key, size_t len, uint64_t seed);
-/* Callbacks: of a struct call, and of who does not care. */
+/* Callbacks: of a struct call, and of a caller that does not care. */
 void done(void *arg, int status, const void *bytes, size_t len);
 void ignored(void *arg, const struct kv_result *result);
 void assert_done(const struct call *call, int status);

@@ -464,7 +464,7 @@ START_TEST(test_message_size_beyond_the_server)
 }
 END_TEST
 
-/* Who asks for more than the server wants to give is not refused, and uses what it was given. */
+/* A client that asks for more than the server wants to give is not refused, and uses what it was given. */
 START_TEST(test_message_size_is_cut)
 {
 	struct conn_group_attr s = default_attr(), c = default_attr();
@@ -929,7 +929,7 @@ START_TEST(test_end_behind_messages)
 }
 END_TEST
 
-/* Who was only accepted when the server began to leave hears of it all the same, once. */
+/* A client that was only accepted when the server began to leave hears of it all the same, once. */
 START_TEST(test_leave_while_accepting)
 {
 	begin(_i);
@@ -1460,7 +1460,7 @@ START_TEST(test_immediates_beyond_credits)
 }
 END_TEST
 
-/* Who is connected, and not admitted, reaches nothing, by a true key of a true address. */
+/* A client that is connected, and not admitted, reaches nothing, by a true key of a true address. */
 START_TEST(test_nobody_admitted)
 {
 	static const enum fabric_opcode opcodes[] = {FABRIC_WRITE, FABRIC_READ, FABRIC_WRITE_IMM};

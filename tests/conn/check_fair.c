@@ -517,7 +517,7 @@ START_TEST(test_oldest_send)
 }
 END_TEST
 
-/* A pool that cannot grow is not the fault of who finds it empty. */
+/* A pool that cannot grow is not the fault of the connection that finds it empty. */
 START_TEST(test_victim)
 {
 	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();
@@ -606,7 +606,7 @@ START_TEST(test_nothing_before_it_is_confirmed)
 }
 END_TEST
 
-/* Of requests that wait there is a limit. Who has most of them goes. */
+/* Of requests that wait there is a limit. The connection that has most of them goes. */
 START_TEST(test_parked)
 {
 	struct conn_group_attr s = attr_of_a_group(), c = attr_of_a_group();

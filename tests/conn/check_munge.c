@@ -41,7 +41,7 @@ static struct {
 		bool shown;
 	} made[4 * CLIENTS];
 	unsigned count;
-	unsigned asked, held; /* of the server's thread: decodings, and those that wait */
+	unsigned asked, held; /* of the server's thread: decodings, and the ones that wait */
 	bool holds;
 	enum lie server, client;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};

@@ -380,7 +380,7 @@ START_TEST(a_proof_that_does_not_come)
 }
 END_TEST
 
-/* Those that wait for longest give way, so an honest client comes in beside any number of them. */
+/* The ones that wait for longest give way, so an honest client comes in beside any number of them. */
 START_TEST(a_flood_of_unproved)
 {
 	struct evil *evil[70];

@@ -380,7 +380,7 @@ static void begin_two_domains(bool unix_socket)
 	}
 }
 
-/* Neither reaches the other's memory by its key, and who tries is alone in its fate. */
+/* Neither reaches the other's memory by its key, and one that tries is alone in its fate. */
 START_TEST(test_domains_apart)
 {
 	unsigned n = (unsigned)_i / 2, other = 1 - n;

@@ -124,7 +124,7 @@ test_local() {
 	) || fail "RDMAD_CONTROL is not used"
 }
 
-# Whoever may store a key may not speak to the terminal of whoever lists it.
+# A user who may store a key may not speak to the terminal of one who lists it.
 test_terminal() {
 	local key=$'evil\e[31m\nx' at=(-H "$tcp")
 	server=$tcp
@@ -238,8 +238,8 @@ test_full_stdout() {
 	done
 }
 
-# read_slowly HOW SIGNAL COMMAND...: the signal comes while the command waits for its reader, who then goes on (slow), or reads nothing
-# until the command has ended (never). Its exit status.
+# read_slowly HOW SIGNAL COMMAND...: the signal comes while the command waits for its reader, which then goes on (slow),
+# or reads nothing until the command has ended (never). Its exit status.
 read_slowly() {
 	timeout 30 python3 - "$@" >"$dir/out" 2>"$dir/err" <<-'END'
 	import os, signal, subprocess, sys, time
@@ -301,7 +301,7 @@ test_slow_reader() {
 		[[ $? == 130 ]] || fail "$command, SIGINT: an exit status other than 130"
 		complains 'interrupted: stdout lacks the end' "$command, SIGINT"
 	done
-	# Those that no signal asks for a last word end by it.
+	# Commands that no signal asks for a last word end by it.
 	read_slowly never TERM "$rdmactl" -H "$tcp" kv mget slow-{1..9000}
 	[[ $? == 143 ]] || fail "kv mget, SIGTERM: an exit status other than 143"
 	for command in "kv list" "kv list -j" "kv bigkeys -n 9000" "kv export -" "kv run $dir/run"; do
@@ -597,7 +597,7 @@ test_drained() {
 	done
 }
 
-# Who listens at a file and is told to end leaves no file.
+# A listener at a file that is told to end leaves no file.
 test_peer_socket() {
 	local signal status
 	for signal in TERM INT; do

@@ -89,7 +89,7 @@ START_TEST(test_pipe_end_with_input)
 }
 END_TEST
 
-/* Who reads standard output may be waiting for what he writes to standard input to be read. */
+/* The reader of standard output may be waiting for what it writes to standard input to be read. */
 START_TEST(test_pipe_goes_both_ways)
 {
 	pthread_t thread;

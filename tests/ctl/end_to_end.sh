@@ -4,8 +4,9 @@
 #   tests/ctl/end_to_end.sh tcp unix rdma://10.99.0.1
 #
 # "tcp" and "unix" stand for a free port of the loopback and a socket in the temporary directory. Both programs come from
-# PATH. ROUNDS says how often a client is killed (default 20), PARTS which parts are tried: by default all, also those that an
-# address makes no difference to. Exit status 0: all is well; 1: what was not stands on stderr; 77: a tool is missing.
+# PATH. ROUNDS says how often a client is killed (default 20), PARTS which parts are tried: by default all, also the
+# ones that an address makes no difference to. Exit status 0: all is well; 1: what was not stands on stderr; 77: a tool
+# is missing.
 rdmad=rdmad rdmactl=rdmactl
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -343,7 +344,7 @@ listen_on_channel() {
 # has_slept PID TIMES, or has ended
 has_slept() { ended "$1" || (($(awk '/^voluntary/ { print $2 }' "/proc/$1/status") >= $2)); }
 
-# The one who takes stops for a while, in the midst of what is put, and then goes on.
+# The end that takes stops for a while, in the midst of what is put, and then goes on.
 test_channel_pause() {
 	local size=40K # the ring and the pipe are full in the midst of what is put at once
 	mkfifo "$dir/slow"
@@ -353,12 +354,12 @@ test_channel_pause() {
 	clients+=($!)
 	wait_for "a push that waits for some slices of time" has_slept "${clients[1]}" 20
 	head -c 1000000 <&9 >"$dir/popped" &
-	wait "${clients[1]}" || fail "channel push to one who pauses"
+	wait "${clients[1]}" || fail "channel push to an end that pauses"
 	wait "$listener" || { fail "channel listen" && kill $!; } # what has not come does not come any more
 	clients=()
 	wait $!
 	exec 9>&-
-	cmp "$dir/bytes" "$dir/popped" || fail "channel push to one who pauses"
+	cmp "$dir/bytes" "$dir/popped" || fail "channel push to an end that pauses"
 }
 
 # More than --json prints, at once.

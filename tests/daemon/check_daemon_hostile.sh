@@ -179,7 +179,7 @@ test_places() {
 	clients=()
 }
 
-# Clients who choose their worker do not fill it, and who has asked for nothing gives way there, too.
+# Clients that choose their worker do not fill it, and one that has asked for nothing gives way there, too.
 test_crowd() {
 	configure 'max_connections = 16; max_connections_per_source = 100; workers = 4; first_request_timeout = "1ms";'
 	start_daemon
@@ -188,7 +188,7 @@ test_crowd() {
 	[[ $(accepted first) == 12 ]] || fail "a worker has places for $(accepted first) of 12"
 	crowd second "$socket" 12
 	wait_for "twelve answers" said second 12
-	[[ $(accepted second) == 12 ]] || fail "$(accepted second) of 12 have the places of those who ask for nothing"
+	[[ $(accepted second) == 12 ]] || fail "$(accepted second) of 12 have the places of idle clients"
 	wait_for "the others to be gone" connections_are 16
 	release first second
 	wait_for "all to be gone" nobody_is_connected
@@ -253,7 +253,7 @@ test_forged() {
 
 open_descriptors() { local all=("/proc/$daemon/fd"/*); echo ${#all[@]}; }
 
-# Without a descriptor left the operator is answered all the same, one at a time, and who waits costs no processor.
+# Without a descriptor left the operator is answered all the same, one at a time, and waiting ones cost no processor.
 test_descriptors() {
 	local begin lines
 	configure

@@ -128,7 +128,7 @@ test_secrecy() {
 	done
 }
 
-# Who comes in, and what each is told.
+# Which client comes in, and what each is told.
 test_refusals() {
 	again no
 	expect_far 0 ping -c 1

@@ -41,7 +41,7 @@ hostile pings 40
 used=$(resource buffers_in_use)
 ((used > 0 && used <= 40 * 20)) || fail "40 clients hold $used send buffers"
 expect 0 ping -c 10 -s 5000 && expect 0 kv set a 1
-wait_for "the cutting off of who takes no answers" has_counted stalled 40
+wait_for "the cutting off of a client that takes no answers" has_counted stalled 40
 expect 0 ping -c 10 -s 5000
 dismiss pings
 
@@ -54,7 +54,7 @@ grep -q '^2 in, 38 refused' "$dir/hostile" || fail "large messages: $(cat "$dir/
 expect 0 ping -c 10 -s 5000
 dismiss large
 
-# Places: those who ask for nothing keep them only until somebody wants one.
+# Places: clients that ask for nothing keep them only until somebody wants one.
 hostile silent 60
 grep -q '^60 in' "$dir/hostile" || fail "silent: $(cat "$dir/hostile")"
 wait_for "a place" ctl ping -c 1

@@ -25,7 +25,7 @@ honest() {
 	done
 }
 
-# Attacks of those who have a path there: the services' socket, or the control socket, and other clients of it.
+# Attacks of clients that have a path there: the services' socket, or the control socket, and other clients of it.
 path() {
 	case $1 in
 	descriptors | passing) echo "$dir/rdmad.sock" ;;
@@ -71,7 +71,7 @@ attack() {
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=8
 
 head -c 1000000 /dev/zero | tr '\0' x >"$dir/large"
-# Whoever holds memory and gives none back is cut off after a while: here soon.
+# A client that holds memory and gives none back is cut off after a while: here soon.
 configure 'services = ["ping", "kv", "channel", "peer"];' 'shared_receives = 32;' 'max_connections = 160;' 'stall_timeout = "3s";'
 chmod 711 "$dir"
 start_daemon

@@ -53,6 +53,7 @@ resp() {
 }
 
 mkfifo "$dir/commands"
+: >"$dir/told" # the launcher may open it later than it is looked at
 launcher <"$dir/commands" >"$dir/told" 2>"$dir/launcher" &
 clients=($!)
 exec 9>"$dir/commands"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# check_keys.sh: who may come in: keys, rights, reloads that take them away, files that others could have changed.
-# shellcheck source=tests/lib.sh
+# check_keys.sh: which clients may come in: keys, rights, reloads that take them away, files that others could have
+# changed. shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need jq
 : "${rdmarun:=$builddir/rdmarun}"
@@ -69,6 +69,7 @@ test_keys() {
 			expect 1 kv get other && complains "asks for a key"
 		else
 			expect 0 kv set other 1
+			expect 0 key check && says "key: none, and the server asks for none"
 			expect 1 kv flush --yes && complains "no right to it"
 		fi
 	done

@@ -38,7 +38,7 @@ part_eager() {
 	cmp -s "$dir/want" "$dir/got" || fail "eager: the values are not what was set"
 }
 
-# Each of its size, the same by whoever asks, and never that of another key.
+# Each of its size, the same for any client that asks, and never that of another key.
 part_rendezvous() {
 	local n line=0
 	for n in "${sizes[@]}"; do echo "setsize parts-$n $n"; done >"$dir/rendezvous"

@@ -130,7 +130,7 @@ test_beside_keys() {
 	expect 1 --munge ping -c 1 && complains "no right"
 	stop_daemon
 	configure "${settings[@]}"
-	start_daemon -l tcp://0.0.0.0:0 # they are asked who they are
+	start_daemon -l tcp://0.0.0.0:0 # they are asked for their user
 	server=${servers[0]}
 	expect 0 --munge kv set x 1
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Who waits polls where that helps, and sleeps where whoever is waited for needs the processor: told by how often both sleep
-# though they may poll for longer than any answer takes.
+# A program that waits polls where that helps, and sleeps where the one that is waited for needs the processor: told by
+# how often both sleep though they may poll for longer than any answer takes.
 . "$(dirname "$0")/../lib.sh"
 need python3 taskset
 

@@ -56,7 +56,7 @@ try_shape() {
 	stop_daemon
 }
 
-# Who comes too late is told of the peer, and not of an argument.
+# A client that comes too late is told of the peer, and not of an argument.
 try_given_up() {
 	start_daemon
 	by rdma && as fail_init_qp_attr=2 expect 3 ping -c 1 && complains 'Connection reset by peer'
@@ -66,7 +66,7 @@ try_given_up() {
 	stop_daemon
 }
 
-# The fabric's promises, those that the shape may break.
+# The fabric's promises, the ones that the shape may break.
 try_promises() {
 	local shape=$1 suite
 	shift

@@ -184,7 +184,7 @@ START_TEST(acknowledged_beside_busy_ones)
 }
 END_TEST
 
-/* Without endpoints a poll asks the kernel seldom, and yet sees who connects, and who sleeps is woken. */
+/* Without endpoints a poll asks the kernel seldom, and yet sees what connects, and a sleeper is woken. */
 START_TEST(nobody_costs_nothing)
 {
 	enum { POLLS = 1600 };
@@ -237,7 +237,7 @@ static void crowd_leave(struct crowd *x, int i)
 	station_destroy(&x->p.client, &x->c[i]);
 }
 
-/* One that is busy among many who are idle is read as if it were alone, and whoever of them sends is found meanwhile. */
+/* One that is busy among many idle ones is read as if it were alone, and any of them that sends is found meanwhile. */
 START_TEST(busy_among_idle)
 {
 	enum { MESSAGES = 200, ROUNDS = 5 };
@@ -301,7 +301,7 @@ START_TEST(busy_in_turns)
 }
 END_TEST
 
-/* Those that were read without asking may end like all others, and leave no trace. */
+/* Endpoints that were read without asking may end like all others, and leave no trace. */
 START_TEST(busy_ones_end)
 {
 	struct crowd x;

@@ -1,4 +1,4 @@
-/* fabric_memory.c: reads and writes, and who may touch what. */
+/* fabric_memory.c: reads and writes, and which peer may touch what. */
 #include "tests/fabric/fabric_pair.h"
 
 #include <stdlib.h>

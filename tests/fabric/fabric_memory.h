@@ -27,7 +27,7 @@ static inline int memory_make(off_t size, int seals)
 	return fd;
 }
 
-/* Bytes with descriptors, to an address or (NULL) who is connected. Whether they were taken. */
+/* Bytes with descriptors, to an address or (NULL) the connected end. Whether they were taken. */
 static inline bool memory_pass_flags(int fd, const struct sockaddr *to, socklen_t to_len, const void *bytes, size_t len,
 				     const int *pass, unsigned count, int flags)
 {

@@ -69,7 +69,7 @@ bool station_sleep(struct station *st, int timeout_ms);
 
 /* How many of the queue's descriptors are readable, waiting at most timeout_ms for one. */
 int station_readable(const struct station *st, int timeout_ms);
-#define SLEEP_MS (target.slow * 60000) /* only ends one who would sleep for ever */
+#define SLEEP_MS (target.slow * 60000) /* only ends a wait that would be for ever */
 
 /* As the fabric calls of these names; they keep the list of living endpoints. */
 int station_connect(struct station *st, const struct sockaddr_storage *sa, socklen_t len,

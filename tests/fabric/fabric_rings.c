@@ -278,7 +278,7 @@ START_TEST(indices_that_cannot_be)
 }
 END_TEST
 
-/* Who changes all of it all the time harms itself only. */
+/* A peer that changes all of it all the time harms itself only. */
 START_TEST(memory_that_changes)
 {
 	unsigned seed = 7;

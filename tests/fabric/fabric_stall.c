@@ -1,4 +1,4 @@
-/* fabric_stall.c: peers that take their time, and those that would have to wait for them. */
+/* fabric_stall.c: peers that take their time, and others that would have to wait for them. */
 #include "tests/fabric/fabric_kernel.h"
 #include "tests/fabric/fabric_siege.h"
 #include "tests/suite.h"
@@ -70,7 +70,7 @@ static const struct fabric_pair_options impatient = {
 	.server = {.reads_out = 4, .reads_in = 4},
 };
 
-/* Who stops in the middle of a frame is cut off, wherever that is, and its receive comes back. */
+/* A peer that stops in the middle of a frame is cut off, wherever that is, and its receive comes back. */
 START_TEST(half_frames_are_cut_off)
 {
 	struct fabric_wr wr;
@@ -102,7 +102,7 @@ START_TEST(half_frames_are_cut_off)
 }
 END_TEST
 
-/* Who is slow is not: a byte at a time, and together they take longer than one may. */
+/* A slow one is not: a byte at a time, and together they take longer than one may. */
 START_TEST(slow_frames_are_served)
 {
 	struct siege x;

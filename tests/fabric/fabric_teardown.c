@@ -437,7 +437,7 @@ static bool asleep(const struct station *st)
 	return poll(pfd, (nfds_t)n, 0) == 0;
 }
 
-/* A process that was forked has the sockets too. Those that are closed here bring nothing any more all the same. */
+/* A process that was forked has the sockets too. Sockets that are closed here bring nothing any more all the same. */
 START_TEST(forked_process_keeps_nothing_alive)
 {
 	struct fabric_pair p;
@@ -466,7 +466,7 @@ END_TEST
 
 #define WORDS 5 /* as many as are under way at once on a new connection */
 
-/* Who sends to one that has gone still gets what that one had sent before. */
+/* An endpoint that sends to one that has gone still gets what that one had sent before. */
 START_TEST(last_words_are_heard_by_who_speaks)
 {
 	struct buffer mine, theirs;

@@ -89,7 +89,7 @@ START_TEST(busy_ones_wake)
 }
 END_TEST
 
-/* A write that another post is to follow goes with it, and without one by the next poll, also of who sleeps. */
+/* A write that another post is to follow goes with it, and without one by the next poll, also of an end that sleeps. */
 START_TEST(more_is_sent_all_the_same)
 {
 	struct buffer mine, theirs;
@@ -110,7 +110,7 @@ START_TEST(more_is_sent_all_the_same)
 	receive(&p.server, p.s, 2, &theirs, 0, 100);
 	post(p.c, &wr);
 	if (target.soft)
-		check_that(station_readable(&p.client, 0) > 0, "who sleeps would not send it");
+		check_that(station_readable(&p.client, 0) > 0, "an end that sleeps would not send it");
 	then = wr_local(FABRIC_SEND, 2, &mine, 0, 100);
 	post(p.c, &then);
 	done_expect(&p, &p.server, p.s, 2, FABRIC_RECV, FABRIC_OK);

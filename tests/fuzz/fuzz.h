@@ -18,6 +18,31 @@ static inline void fuzz_silence(void)
 }
 
 /*
+ * Of decoders of streams: one that comes whole and one that comes in pieces, whose lengths the input's front says, have
+ * the same commands and the same end.
+ */
+#define FUZZ_STEPS 8
+
+/* What a stream comes to. */
+struct fuzz_record {
+	size_t len;
+	uint8_t bytes[100000];
+};
+
+static inline void fuzz_note(struct fuzz_record *record, const void *bytes, size_t len)
+{
+	len = MIN(len, sizeof(record->bytes) - record->len); /* the same bytes are missing of the other */
+	if (len)
+		memcpy(record->bytes + record->len, bytes, len);
+	record->len += len;
+}
+
+static inline void fuzz_same(const struct fuzz_record *a, const struct fuzz_record *b)
+{
+	REQUIRE(a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0);
+}
+
+/*
  * server.c: a listener on an abstract UNIX socket, a group behind it and its services.
  */
 struct gpu_service;

@@ -54,7 +54,7 @@ int gpu_session_fd(const struct gpu_session *s)
 	return s->fd;
 }
 
-/* What the service lets through must be a good job, whoever asked for it. */
+/* What the service lets through must be a good job, whatever was asked for. */
 static void work(struct gpu_session *s, uint32_t queue)
 {
 	const struct wire_ring *ring = &s->ring;

@@ -1,37 +1,20 @@
 /*
- * resp.c: commands of Redis's clients. A stream comes whole, and again in pieces whose lengths the input's front says:
- * both have the same commands and the same end. Long arguments are left in the stream once, and taken out of it once.
+ * resp.c: commands of Redis's clients, whole and in pieces. Long arguments are left in the stream once, and taken out of it
+ * once.
  */
 #include "fuzz.h"
 #include "resp/resp.h"
 
-#define STEPS 8
-#define MOST 100000 /* of a record */
-
-/* What a stream comes to: each argument with its length, each result with a mark. */
-struct record {
-	uint8_t *bytes;
-	size_t len;
-};
-
-static void note(struct record *record, const void *bytes, size_t len)
-{
-	if (record->len + len > MOST) /* the same bytes are missing of the other */
-		len = MOST - record->len;
-	if (len)
-		memcpy(record->bytes + record->len, bytes, len);
-	record->len += len;
-}
-
-static void note_command(struct record *record, const struct resp_parser *parser)
+/* Each argument with its length, each result with a mark. */
+static void note_command(struct fuzz_record *record, const struct resp_parser *parser)
 {
 	const struct resp_command *command = NULL;
 	struct resp_keys keys = {.count = 0};
 
-	note(record, &parser->argc, sizeof(parser->argc));
+	fuzz_note(record, &parser->argc, sizeof(parser->argc));
 	for (unsigned i = 0; i < parser->argc; i++) {
-		note(record, &parser->argv[i].len, sizeof(parser->argv[i].len));
-		note(record, parser->argv[i].at, parser->argv[i].len);
+		fuzz_note(record, &parser->argv[i].len, sizeof(parser->argv[i].len));
+		fuzz_note(record, parser->argv[i].at, parser->argv[i].len);
 	}
 	if (parser->argc)
 		command = resp_find(parser->argv[0].at, parser->argv[0].len);
@@ -47,7 +30,7 @@ static void note_command(struct record *record, const struct resp_parser *parser
 }
 
 /* The bytes that are known are copied for each call, so that what is behind them is nobody's. */
-static void take_apart(struct record *record, const uint8_t *bytes, size_t len, const uint8_t *steps, bool take)
+static void take_apart(struct fuzz_record *record, const uint8_t *bytes, size_t len, const uint8_t *steps, bool take)
 {
 	struct resp_limits limits = {.args = 40, .bulk = 5000, .total = 9000, .large = 30};
 	struct resp_parser parser;
@@ -97,17 +80,17 @@ static void take_apart(struct record *record, const uint8_t *bytes, size_t len, 
 			}
 		} else if (result == RESP_BAD) {
 			REQUIRE(strncmp(parser.error, "ERR ", 4) == 0);
-			note(record, parser.error, strlen(parser.error));
+			fuzz_note(record, parser.error, strlen(parser.error));
 			break;
 		} else {
 			REQUIRE(result == RESP_MORE && parser.want >= 1);
 			if (known == len)
 				break;
-			known += 1 + steps[step++ % STEPS] % 64;
+			known += 1 + steps[step++ % FUZZ_STEPS] % 64;
 			known = MIN(len, known);
 		}
 	}
-	note(record, "end", 3);
+	fuzz_note(record, "end", 3);
 	while (holds)
 		free(held[--holds]);
 	free(copy);
@@ -116,18 +99,15 @@ static void take_apart(struct record *record, const uint8_t *bytes, size_t len, 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct record whole = {malloc(MOST), 0}, cut = {malloc(MOST), 0}, taken = {malloc(MOST), 0};
+	static struct fuzz_record whole, cut, taken;
 
-	REQUIRE(whole.bytes && cut.bytes && taken.bytes);
-	if (size > STEPS) {
-		take_apart(&whole, data + STEPS, size - STEPS, NULL, false);
-		take_apart(&cut, data + STEPS, size - STEPS, data, false);
-		take_apart(&taken, data + STEPS, size - STEPS, data, true);
-		REQUIRE(whole.len == cut.len && memcmp(whole.bytes, cut.bytes, cut.len) == 0);
-		REQUIRE(whole.len == taken.len && memcmp(whole.bytes, taken.bytes, taken.len) == 0);
+	whole.len = cut.len = taken.len = 0;
+	if (size > FUZZ_STEPS) {
+		take_apart(&whole, data + FUZZ_STEPS, size - FUZZ_STEPS, NULL, false);
+		take_apart(&cut, data + FUZZ_STEPS, size - FUZZ_STEPS, data, false);
+		take_apart(&taken, data + FUZZ_STEPS, size - FUZZ_STEPS, data, true);
+		fuzz_same(&whole, &cut);
+		fuzz_same(&whole, &taken);
 	}
-	free(whole.bytes);
-	free(cut.bytes);
-	free(taken.bytes);
 	return 0;
 }

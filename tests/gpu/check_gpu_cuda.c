@@ -104,8 +104,8 @@ static void assert_runs(void)
 		      (unsigned long long)wire_ring_load(&line->done));
 }
 
-/* Between two looks: who polls without a rest takes the processor that the kernel's threads need, on a busy machine for minutes, and at
- * real-time priority for ever. */
+/* Between two looks: a test that polls without a rest takes the processor that the kernel's threads need, on a busy
+ * machine for minutes, and at real-time priority for ever. */
 static void rest(void)
 {
 	assert_runs();
@@ -115,7 +115,7 @@ static void rest(void)
 /* Wait for the backend's end, which says why in `said`. */
 static void join(void)
 {
-	/* What the watch of a process does: wake who sleeps. */
+	/* What the watch of a process does: wake what sleeps. */
 	while (pthread_tryjoin_np(thread, NULL) == EBUSY) {
 		syscall(SYS_futex, &wire_ring_control(&process->ring)->kick, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 		usleep(1000);
@@ -384,7 +384,7 @@ START_TEST(test_stop_during_a_job)
 }
 END_TEST
 
-/* Who tells of results sleeps while the daemon looks for them itself, and is there when that waits. */
+/* The thread that tells of results sleeps while the daemon looks for them itself, and is there when that waits. */
 START_TEST(test_tells_who_waits)
 {
 	struct wire_ring_job job = echo(0, 64, 20000);

@@ -394,7 +394,7 @@ static void *sleep_on_waits(void *argument)
 	return NULL;
 }
 
-/* Who sleeps while nobody waits for results is woken by who begins to. */
+/* A thread that sleeps while nobody waits for results is woken by one that begins to. */
 START_TEST(test_arm_wakes)
 {
 	struct wire_ring_control *control;

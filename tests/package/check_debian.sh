@@ -48,7 +48,7 @@ done
 server=''
 if [[ -x /usr/bin/python3 ]]; then
 	ends 0 "b'value'" env RDMAD_LIBRARY="$library/librdmad.so.6" PYTHONPATH="$dir/root/usr/lib/python3/dist-packages" \
-		PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -c "import rdmad; print(rdmad.Store('${servers[0]}').get('key'))"
+		/usr/bin/python3 -c "import rdmad; print(rdmad.Store('${servers[0]}').get('key'))"
 fi
 stop_daemon
 cc=${CC:-gcc}

@@ -1,5 +1,5 @@
 /*
- * check_peer.c: contexts and peers: who connects and is accepted, who is refused, programs with a loop or threads.
+ * check_peer.c: contexts and peers: which connects and is accepted, which is refused, programs with a loop or threads.
  *
  *     check_peer [ADDRESS]     127.0.0.1 and a UNIX socket here, unless another one is given: rdma://10.99.0.1
  */
@@ -235,7 +235,7 @@ START_TEST(nobody_accepts)
 	ck_assert_msg(strstr(c.why, "Failed to connect to server: "), "%s", c.why);
 	ck_assert_msg(strstr(c.why, "rdma_accept_peer()"), "%s", c.why);
 	client_ends(&c);
-	/* He has gone, and nobody is accepted in his place. */
+	/* The peer has gone, and nobody is accepted in its place. */
 	server->options.timeout_ms = 100;
 	ck_assert_int_eq(rdma_accept_peer(server), -1);
 	ck_assert_int_eq(rdma_get_errno(), ETIMEDOUT);

@@ -154,7 +154,7 @@ static void step_subsets(void)
 	rdma_group_free(part);
 }
 
-/* Each writes into the window of the next one, who closes it when he has heard of it. */
+/* Each writes into the window of the next one, which closes it when it has heard of it. */
 static void step_window(void)
 {
 	int next = (me.rank + 1) % me.size, before = (me.rank + me.size - 1) % me.size, from;

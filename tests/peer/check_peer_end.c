@@ -1,4 +1,4 @@
-/* check_peer_end.c: peers that die, are silent, or do not come back: who is told, and how. */
+/* check_peer_end.c: peers that die, are silent, or do not come back: which others are told, and how. */
 #include "tests/peer/peer_clients.h"
 
 #include <linux/filter.h>

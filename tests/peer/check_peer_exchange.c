@@ -166,7 +166,7 @@ START_TEST(a_string_that_is_too_long_fails_the_exchange_for_all)
 }
 END_TEST
 
-/* Who calls with a smaller size than the others has less room: here a byte too little. */
+/* A peer that calls with a smaller size than the others has less room: here a byte too little. */
 START_TEST(a_result_that_does_not_fit_is_not_written)
 {
 	static char results[4][4 * (30 + 2)];
@@ -228,7 +228,7 @@ START_TEST(a_server_without_peers_has_its_own_string)
 }
 END_TEST
 
-/* Those who are left hear of it. */
+/* The peers that are left hear of it. */
 START_TEST(a_peer_that_is_lost_fails_the_exchange_for_all)
 {
 	static char results[4][200];

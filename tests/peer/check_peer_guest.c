@@ -77,7 +77,7 @@ static void *guest_connects(void *arg)
 	return NULL;
 }
 
-/* Those who came first have been silent for so long. */
+/* Guests that came first have been silent for so long. */
 static void guests_have_waited(uint64_t ns)
 {
 	list_for_each (pos, &server->connections->guests.entries)
@@ -190,7 +190,7 @@ START_TEST(who_has_asked_does_not_give_way)
 }
 END_TEST
 
-/* And who had to, as its hello was late, does not hear of it. */
+/* And one that had to, as its hello was late, does not hear of it. */
 START_TEST(who_gave_way_comes_again)
 {
 	rdma_options options = {.timeout_ms = PATIENCE_MS};

@@ -105,7 +105,8 @@ if [[ -d /sys/class/net/br1/bridge ]]; then
 	[[ $addresses == 10.99.0.1:7000\ 10.1.0.1:7000\ * && $addresses == *\ 172.5.0.1:7000 ]] || fail "bridges are not last: $addresses"
 fi
 [[ $addresses != *127.0.0.1:7000* && $addresses != *::1* ]] || fail "the loopback is told"
-# Another program has the port in the other family: of those that the system chooses for who listens. Who connects gets the even ones.
+# Another program has the port in the other family: of the ports that the system chooses for a listener. A program that
+# connects gets the even ones.
 range=$(cat /proc/sys/net/ipv4/ip_local_port_range)
 if ip addr add fd78::1/64 dev card nodad && echo 7020 7099 2>/dev/null >/proc/sys/net/ipv4/ip_local_port_range; then
 	: >"$dir/ports"

@@ -144,7 +144,7 @@ static bool shares_and_joins(rdma_context *ctx, int peer)
 	return window && rdma_window_share(window, peer) == 0 && rdma_group_create(ctx) && is_asked(ctx, peer);
 }
 
-/* Handles of the program still say who it was. */
+/* Handles of the program still say which one it was. */
 START_TEST(who_is_referred_to_stays)
 {
 	struct visit visit;

@@ -5,7 +5,6 @@ python=/usr/bin/python3
 [[ -x $python ]] || python=python3
 export RDMAD_LIBRARY=$builddir/.libs/librdmad.so RDMA_LIB_LIBRARY=$builddir/.libs/librdma_lib.so
 [[ -e $RDMAD_LIBRARY && -e $RDMA_LIB_LIBRARY ]] || { echo "$test_name: the libraries were not built here"; exit 77; }
-export PYTHONDONTWRITEBYTECODE=1
 cc=$(sed -n 's/^CC = //p' "$builddir/Makefile")
 # A library with the sanitizer in it needs that to be there first. What Python itself never frees is not of interest.
 if ldd "$RDMAD_LIBRARY" | grep -q libasan; then

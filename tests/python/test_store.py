@@ -146,6 +146,7 @@ def test_numbers(store):
     lambda store: store.get_range("t:k", 0, -1), lambda store: store.set_range("t:k", -1, b"x"),
     lambda store: store.get_into("t:k", bytearray(4), offset=2**64), lambda store: store.set("t:k", (1, -1)),
     lambda store: store.get_into("t:k", (1, -1)), lambda store: store.lend(-1),
+    lambda store: store.scan_page(-1), lambda store: store.scan_page(limit=2**32),
     lambda store: store.batch().incr("t:n", 2**63), lambda store: store.batch().get_into("t:k", bytearray(4), offset=-1)])
 def test_numbers_without_room(store, call):
     store.set("t:k", b"value")

@@ -85,7 +85,7 @@ run 0 -n 1 printf unfinished </dev/null
 run 0 -l -n 4 sh -c 'i=0; while [ $i -lt 300 ]; do printf "a%s" $i; printf "b%s" $i; echo "c$RDMA_RANK"; i=$((i + 1)); done' </dev/null
 [[ $(wc -l <"$dir/out") == 1200 ]] || fail "$(wc -l <"$dir/out") lines, not 1200"
 ! grep -Evq '^([0-3]): a([0-9]+)b\2c\1$' "$dir/out" || fail "lines are mixed"
-# A long one, to a reader who is slow, and to one who goes.
+# A long one, to a reader that is slow, and to one that goes.
 "$rdmarun" --meeting none -n 2 sh -c 'head -c 900000 /dev/zero | tr "\0" x; echo' 2>"$dir/err" </dev/null | { wait_for "output" true; cat; } >"$dir/out"
 [[ $(awk '{ print length($0) }' "$dir/out") == $'900000\n900000' ]] || fail "long lines"
 timeout 240 "$rdmarun" --meeting none -n 2 yes </dev/null 2>"$dir/err" | head -n 1 >"$dir/out"
@@ -113,7 +113,7 @@ head -c 3000000 /dev/zero >"$dir/input"
 run 0 -n 1 cat "$dir/input" </dev/null
 cmp -s "$dir/input" "$dir/out" || fail "a lonely rank's output was changed"
 
-# A reader who stays, but reads nothing, hinders neither --timeout nor a signal, and is not waited for by turning.
+# A reader that stays, but reads nothing, hinders neither --timeout nor a signal, and is not waited for by turning.
 mkfifo "$dir/deaf"
 # unread STATUS ARGUMENTS: of rdmarun, whose standard output and standard error are one pipe that is full.
 unread() {
@@ -491,7 +491,7 @@ meet 1 -n 2 --rdmad /none/rdmad true
 complains 'the meeting point: cannot start /none/rdmad'
 meet 1 -n 2 --rdmad false true
 complains 'the meeting point has ended before it was ready'
-# One that never is ready does not keep who was told to end.
+# One that never is ready does not keep one that was told to end.
 printf '#!/bin/sh\necho $$ >"$dir/never"\nexec sleep 1000\n' >"$dir/never.rdmad"
 chmod +x "$dir/never.rdmad"
 meet 124 -n 2 --rdmad "$dir/never.rdmad" --timeout 300ms true

@@ -639,7 +639,7 @@ START_TEST(test_drain)
 }
 END_TEST
 
-/* Who sleeps is woken; the number that is on disk may rise at any moment before. */
+/* A thread that sleeps is woken; the number that is on disk may rise at any moment before. */
 START_TEST(test_wake_up)
 {
 	struct service_part *part;

@@ -1297,7 +1297,7 @@ START_TEST(test_idle_session_leaves)
 }
 END_TEST
 
-/* Who had a job a moment ago, or has one now, stays. */
+/* One that had a job a moment ago, or has one now, stays. */
 START_TEST(test_busy_session_stays)
 {
 	struct client *busy = &client[0], *c = &client[1];

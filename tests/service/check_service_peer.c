@@ -298,7 +298,7 @@ START_TEST(test_meet)
 }
 END_TEST
 
-/* Who wants no rank gets what is left, in the order of coming. */
+/* A member that wants no rank gets what is left, in the order of coming. */
 START_TEST(test_any_rank)
 {
 	const unsigned by_rank[] = {0, 3, 1, 2};
@@ -470,7 +470,7 @@ START_TEST(test_name_revoked)
 }
 END_TEST
 
-/* Who has left is no member when that is answered, be the group complete or not, and may come in again. */
+/* A program that has left is no member when that is answered, be the group complete or not, and may come in again. */
 START_TEST(test_leaves)
 {
 	struct client *a = join(0, "work", 2, 0), *b;
@@ -872,7 +872,7 @@ START_TEST(test_limit_source)
 	join(0, "a", 2, 0);
 	join(1, "b", 2, 0);
 	assert_refused(join(2, "c", 2, 0), WIRE_BUSY, "this address, network of IPv6 (/64) or user");
-	/* who joins what another began begins none */
+	/* a program that joins what another began begins none */
 	ck_assert_uint_eq(join(3, "b", 2, 1)->told, 2);
 	ck_assert_uint_eq(count_of("peer_limits"), 1);
 }

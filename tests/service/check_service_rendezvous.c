@@ -561,7 +561,7 @@ START_TEST(test_half_way)
 		fabric_deregister(region);
 		evil_free(evil);
 	}
-	ck_assert_uint_ge(count_few(), FEW - AHEAD / EACH - 4); /* and those that it begins and ends in */
+	ck_assert_uint_ge(count_few(), FEW - AHEAD / EACH - 4); /* and the ones that it begins and ends in */
 }
 END_TEST
 

@@ -296,7 +296,7 @@ static void bind_abstract(void)
 static void server_listen(const char *transport)
 {
 	const char *host = is(transport, "rdma") ? getenv("RDMAD_GUEST_ADDR") : "127.0.0.1";
-	bool memory = is(transport, "shm"); /* whoever connects by an address without a scheme has it */
+	bool memory = is(transport, "shm"); /* a client of an address without a scheme has it */
 	bool unix_socket = is(transport, "unix"), abstract = is(transport, "abstract");
 
 	if (unix_socket)

@@ -1,4 +1,4 @@
-/* value.h: values that say who wrote them: each byte follows from the seed and its place. */
+/* value.h: values that say which client wrote them: each byte follows from the seed and its place. */
 #ifndef RDMAD_TESTS_VALUE_H
 #define RDMAD_TESTS_VALUE_H
 

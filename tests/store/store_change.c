@@ -474,8 +474,8 @@ START_TEST(test_expired_is_told)
 }
 END_TEST
 
-/* A copy has nothing of what a delete-all that was told of has not come to yet; whoever takes that change knows, also where the one
- * who has told of it does not yet. */
+/* A copy has nothing of what a delete-all that was told of has not come to yet; the reader that takes that change
+ * knows, also where the one that has told of it does not yet. */
 START_TEST(test_walk_passes_what_is_flushed)
 {
 	struct fixture f = open_ring(4 * MIB, STORE_EVICT_NONE, 4096);

@@ -775,7 +775,7 @@ START_TEST(formats_of_later_times)
 	ck_assert_int_eq(manifest_parse("rdmad-log 0\n", 12, &m, &why), -EBADMSG);
 	ck_assert_int_eq(manifest_parse("rdmad-log 2\n", 12, &m, &why), -EBADMSG);
 
-	/* Who is told of it keeps the log, and its rdmad. */
+	/* A caller that is told of it keeps the log, and its rdmad. */
 	open_new(&w, 5);
 	world_close(&w);
 	text = disk_file(w.disk, "MANIFEST", &len);
@@ -872,7 +872,7 @@ START_TEST(errors_at_each_call)
 }
 END_TEST
 
-/* Who starts as another user than the one who wrote the log is told of that, and not of a broken disk. */
+/* A daemon that starts as another user than the one who wrote the log is told of that, and not of a broken disk. */
 START_TEST(errors_of_permission_are_told)
 {
 	struct world w;

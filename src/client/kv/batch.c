@@ -11,14 +11,14 @@
 #define ASKED 2
 
 struct batch {
+	const char *what; /* for an error */
 	struct kv *kv;
 	struct kv_item *items;
 	struct kv_place *places;              /* of kv_mget_into, in place of items */
 	const struct kv_put_options *options; /* of kv_mset; NULL: plain */
 	kv_mget_callback each;                /* of kv_mget */
-	bool exists;                          /* of kv_mexists, */
-	bool lease;                           /* and of kv_mlease and kv_mrelease, too: */
-	uint64_t lease_us;                    /* that of the latter is 0 */
+	bool exists, lease;                   /* of kv_mexists the first, of kv_mlease and kv_mrelease both */
+	uint64_t lease_us;                    /* 0 releases */
 	size_t leased;
 	void *arg;
 	size_t next, count, waiting;
@@ -159,15 +159,15 @@ static void batch_abandon(struct batch *b, int error)
 }
 
 /* Says how many items failed, and why the first did. */
-static int batch_explain(const struct batch *b, const char *what)
+static int batch_explain(const struct batch *b)
 {
 	size_t failed = 0;
 
 	for (size_t i = 0; i < b->count; i++)
 		failed += !is_answer(b, *status_of(b, i));
 	if (b->error)
-		log_error("kv", "%s at %s: %zu of %zu items failed, the first because: %s", what, b->kv->server, failed,
-			  b->count, kv_status_text(b->error));
+		log_error("kv", "%s at %s: %zu of %zu items failed, the first because: %s", b->what, b->kv->server,
+			  failed, b->count, kv_status_text(b->error));
 	else
 		log_clear_last();
 	return b->error;
@@ -195,7 +195,7 @@ static int batch_inside(struct batch *b)
 	if (rc != 0)
 		batch_abandon(b, rc);
 	free(b->handles);
-	return batch_explain(b, b->each || b->places ? "mget" : b->lease ? "mlease" : b->exists ? "mexists" : "mset");
+	return batch_explain(b);
 }
 
 static int batch_run(struct batch *b)
@@ -210,7 +210,7 @@ static int batch_run(struct batch *b)
 
 int kv_mset(void *kv_handle, struct kv_item *items, size_t count, const struct kv_put_options *options)
 {
-	struct batch b = {.kv = kv_handle, .items = items, .count = count, .options = options};
+	struct batch b = {.what = "mset", .kv = kv_handle, .items = items, .count = count, .options = options};
 	int rc = kv_begin_given(kv_handle, items || !count, "kv_mset needs items");
 
 	return rc != 0 ? rc : batch_run(&b);
@@ -218,7 +218,7 @@ int kv_mset(void *kv_handle, struct kv_item *items, size_t count, const struct k
 
 int kv_mget(void *kv_handle, struct kv_item *items, size_t count, kv_mget_callback each, void *arg)
 {
-	struct batch b = {.kv = kv_handle, .items = items, .count = count, .each = each, .arg = arg};
+	struct batch b = {.what = "mget", .kv = kv_handle, .items = items, .count = count, .each = each, .arg = arg};
 	int rc = kv_begin_given(kv_handle, each && (items || !count), "kv_mget needs items and a callback");
 
 	return rc != 0 ? rc : batch_run(&b);
@@ -226,10 +226,18 @@ int kv_mget(void *kv_handle, struct kv_item *items, size_t count, kv_mget_callba
 
 int kv_mget_into(void *kv_handle, struct kv_place *places, size_t count)
 {
-	struct batch b = {.kv = kv_handle, .places = places, .count = count};
+	struct batch b = {.what = "mget", .kv = kv_handle, .places = places, .count = count};
 	int rc = kv_begin_given(kv_handle, places || !count, "kv_mget_into needs places");
 
 	return rc != 0 ? rc : count ? batch_run(&b) : 0;
+}
+
+/* From `first` on, all before which are there. */
+static size_t first_missing(const struct kv_item *items, size_t first, size_t count)
+{
+	while (first < count && items[first].status == 0)
+		first++;
+	return first;
 }
 
 #define EXISTS_STEP 256 /* keys that are asked for before the first missing one ends it */
@@ -242,49 +250,39 @@ int64_t kv_mexists(void *kv_handle, struct kv_item *items, size_t count, bool st
 	if (rc != 0)
 		return rc;
 	while (at < count && rc == 0 && !(stop && first < at)) {
-		struct batch b = {.kv = kv_handle, .items = items + at, .exists = true};
+		struct batch b = {.what = "mexists", .kv = kv_handle, .items = items + at, .exists = true};
 
 		b.count = stop ? MIN(count - at, (size_t)EXISTS_STEP) : count - at;
 		rc = batch_run(&b);
 		at += b.count;
-		while (first < at && items[first].status == 0)
-			first++;
+		first = first_missing(items, first, at);
 	}
 	for (; at < count; at++)
 		items[at].status = -ECANCELED;
 	return rc != 0 ? rc : (int64_t)first;
 }
 
-static int batch_lease(struct kv *kv, struct kv_item *items, size_t count, uint64_t lease_us, size_t *leased)
-{
-	struct batch b = {
-		.kv = kv, .items = items, .count = count, .exists = true, .lease = true, .lease_us = lease_us};
-	int rc = batch_run(&b);
-
-	*leased = b.leased;
-	return rc;
-}
-
 int64_t kv_mlease(void *kv_handle, struct kv_item *items, size_t count, uint64_t lease_us, size_t *leased)
 {
-	size_t first = 0, number = 0;
+	struct batch b = {.what = "mlease", .kv = kv_handle, .items = items, .count = count, .exists = true};
 	int rc = kv_begin_given(kv_handle, (items || !count) && lease_us, "kv_mlease needs items and a time");
 
+	b.lease = true;
+	b.lease_us = lease_us;
 	if (rc == 0 && count)
-		rc = batch_lease(kv_handle, items, count, lease_us, &number);
+		rc = batch_run(&b);
 	if (leased)
-		*leased = number;
-	while (rc == 0 && first < count && items[first].status == 0)
-		first++;
-	return rc != 0 ? rc : (int64_t)first;
+		*leased = b.leased;
+	return rc != 0 ? rc : (int64_t)first_missing(items, 0, count);
 }
 
 int kv_mrelease(void *kv_handle, struct kv_item *items, size_t count)
 {
-	size_t number;
+	struct batch b = {.what = "mrelease", .kv = kv_handle, .items = items, .count = count, .exists = true};
 	int rc = kv_begin_given(kv_handle, items || !count, "kv_mrelease needs items");
 
-	return rc == 0 && count ? batch_lease(kv_handle, items, count, 0, &number) : rc;
+	b.lease = true;
+	return rc == 0 && count ? batch_run(&b) : rc;
 }
 
 /*
@@ -313,7 +311,7 @@ static void one_done(void *arg, const struct kv_result *result)
 {
 	struct one *one = arg;
 	struct many *many = one->many;
-	size_t i = (size_t)(one - many->one), first = 0;
+	size_t i = (size_t)(one - many->one);
 	int status = result->status;
 
 	*many_status(many, i) = status;
@@ -326,11 +324,8 @@ static void one_done(void *arg, const struct kv_result *result)
 	}
 	if (--many->left)
 		return;
-	if (many->exists) {
-		while (first < many->count && many->items[first].status == 0)
-			first++;
-		many->result.number = (int64_t)first;
-	}
+	if (many->exists)
+		many->result.number = (int64_t)first_missing(many->items, 0, many->count);
 	many->done(many->arg, &many->result);
 	free(many);
 }

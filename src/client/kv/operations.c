@@ -239,13 +239,13 @@ KV_INLINE int check_key(struct kv *kv, size_t key_len, size_t value_len)
 	return likely(kv->free != KV_SLOTS) ? 0 : kv_slots_grow(kv);
 }
 
-/* A request without a key goes by the rules of one with any. */
 static __attribute__((cold, noinline)) int no_leases(const struct kv *kv)
 {
 	log_error("kv", "the server at %s has no leases: it is an older one", kv->server);
 	return -EOPNOTSUPP;
 }
 
+/* A request without a key goes by the rules of one with any. */
 KV_INLINE int ask_check(struct kv *kv, const struct ask *ask)
 {
 	int rc;

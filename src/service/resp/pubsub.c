@@ -282,8 +282,9 @@ static void message_send(struct resp_client *c, struct message *m, const struct 
 		resp_raw(c->out, m->bytes, m->len);
 		return;
 	}
-	if (resp_client_push(c, &(struct stream_piece){m->bytes, m->len, message_put, m, m}))
-		m->refs++;
+	m->refs++; /* before: a stream that is closed gives the piece back at once */
+	if (!resp_client_push(c, &(struct stream_piece){m->bytes, m->len, message_put, m, m}))
+		m->refs--;
 }
 
 static bool may_hear(const struct resp_client *c, const struct words *what)

@@ -518,7 +518,7 @@ START_TEST(time_is_over_under_way)
 }
 END_TEST
 
-/* Each of 4 members: who does not see it himself is told. */
+/* Each of 4 members: a member that does not see it itself is told. */
 static void other_length(enum collective_kind kind, const char *algorithm, int who, size_t length, size_t others)
 {
 	char data[4 * 100] = {0}, to[4][4 * 100];

@@ -177,7 +177,7 @@ START_TEST(one_gives_up)
 	fails_for(sub[1], "rdma_barrier: rank 0 (");
 	barrier_of(sub, 2);
 
-	/* Who frees the group with one under way. */
+	/* A member frees the group with one under way. */
 	SAYS(rdma_ibarrier(sub[0]));
 	rdma_group_free(sub[0]);
 	ck_assert_int_eq(rdma_barrier(sub[1]), -1);

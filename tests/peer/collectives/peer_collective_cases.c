@@ -91,7 +91,7 @@ static int64_t number_reduce(rdma_op op, int64_t a, int64_t b)
 	return 0;
 }
 
-/* Those that are added or compared repeat after 15. */
+/* Values that are added or compared repeat after 15. */
 static void numbers_fill(const struct trial *trial, char *into, int first, int last, size_t bytes)
 {
 	size_t size = reduce_size(trial->type), all = bytes / size, own = trial->op >= RDMA_AND ? all : MIN(all, 15);

@@ -462,7 +462,7 @@ static void notice(int rank)
 	schedule_group_lost(group);
 }
 
-/* The n-th of those that did not arrive; NULL: there are `*n` less. */
+/* The n-th of the messages that did not arrive; NULL: there are `*n` less. */
 static struct fake_abort *abort_under_way(uint64_t *n)
 {
 	struct list *pos, *tmp;

@@ -1,4 +1,5 @@
-/* check_peer_group.c: groups of programs: how they form by a server; parts of them; who leaves; shrinking; what does not fit. */
+/* check_peer_group.c: groups of programs: how they form by a server; parts of them; members that leave; shrinking; what
+ * does not fit. */
 #include "tests/peer/groups/peer_members.h"
 
 #include "peer/messages/message.h"
@@ -118,7 +119,7 @@ static void late_run(struct member *m)
 		ck_assert_int_eq(rdma_get_errno(), ETIMEDOUT);
 	}
 	meet_all();
-	/* the one who was late finds nothing any more; then all go on */
+	/* the member that was late finds nothing any more; then all go on */
 	if (m->number == 1)
 		REFUSED(rdma_group_create(m->ctx), ETIMEDOUT, "did not call rdma_group_create() within 2 s");
 	meet_all();
@@ -233,7 +234,7 @@ START_TEST(test_subset_refused)
 END_TEST
 
 /*
- * Who leaves
+ * Members that leave
  */
 
 /* In peace: others complete what they began, and are told when they begin anew. */
@@ -296,7 +297,7 @@ START_TEST(test_shrink_all)
 }
 END_TEST
 
-/* A survivor that does not come, then comes late: who waited is told, and the next call of all succeeds. */
+/* A survivor that does not come, then comes late: one that waited is told, and the next call of all succeeds. */
 static void shrink_late_run(struct member *m)
 {
 	rdma_group *less = NULL;

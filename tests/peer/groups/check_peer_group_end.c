@@ -1,4 +1,5 @@
-/* check_peer_group_end.c: groups whose members, processes here, are killed or stand still: who is told, and how the others go on. */
+/* check_peer_group_end.c: groups whose members, processes here, are killed or stand still: which ones are told, and how
+ * the others go on. */
 #include "tests/peer/groups/peer_members.h"
 
 #include "peer/messages/message.h"
@@ -167,7 +168,7 @@ START_TEST(test_die_two)
 }
 END_TEST
 
-/* While the group forms: who lives is told, or has the group, and the group learns it. */
+/* While the group forms: a survivor is told, or has the group, and the group learns it. */
 static void die_forming_run(struct member *m)
 {
 	process_star(m, 3);
@@ -226,7 +227,7 @@ START_TEST(test_die_meeting)
 }
 END_TEST
 
-/* Of the ranks of `group`, those who are in `part`. */
+/* Of the ranks of `group`, the ones in `part`. */
 static unsigned long long survivors_of(const rdma_group *group, const rdma_group *part)
 {
 	unsigned long long set = 1ull << 63;

@@ -360,7 +360,7 @@ START_TEST(never_opened)
 }
 END_TEST
 
-/* A user who lets go while something is under way: that is finished. */
+/* A user that lets go while something is under way: that is finished. */
 START_TEST(closed_by_the_user)
 {
 	static char data[3000000];

@@ -1,4 +1,4 @@
-/* check_peer_window_end.c: windows of peers whose connection breaks, who die, do nothing, or break the rules. */
+/* check_peer_window_end.c: windows of peers whose connection breaks, which die, do nothing, or break the rules. */
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -42,7 +42,8 @@ START_TEST(made_anew)
 }
 END_TEST
 
-/* By the owner: each once, across connections. By a device: those that failed may have been done, all others were, once. */
+/* By the owner: each once, across connections. By a device: operations that failed may have been done, all others were,
+ * once. */
 START_TEST(atomics_made_anew)
 {
 	uint64_t before, doubtful = 0, *memory;
@@ -92,7 +93,7 @@ START_TEST(lost)
 }
 END_TEST
 
-/* An owner who does nothing: the call ends in time, and its memory is the caller's again. */
+/* An owner that does nothing: the call ends in time, and its memory is the caller's again. */
 START_TEST(timed_out)
 {
 	static char data[4000000];
@@ -126,7 +127,8 @@ START_TEST(timed_out)
 }
 END_TEST
 
-/* A peer without the device's operations comes among those who have them: all go on at the owner, and no count is lost. */
+/* A peer without the device's operations comes among others that have them: all go on at the owner, and no count is
+ * lost. */
 START_TEST(from_the_device_to_the_owner)
 {
 	struct adder adders[2];
@@ -168,7 +170,7 @@ static void wait_for_death(pid_t child)
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 }
 
-/* A user who writes without end. */
+/* A user that writes without end. */
 static void child_user(int port)
 {
 	rdma_context *ctx = rdma_init(NULL, 0, 0, false);

@@ -66,7 +66,7 @@ rdma_remote *share_with(unsigned side, rdma_window *w);
 
 void fill(uint8_t *data, size_t length, unsigned seed);
 
-/* One who adds to the second word of a window, and to the third by compare and swap, each so often. */
+/* A user that adds to the second word of a window, and to the third by compare and swap, each so often. */
 enum { ADDS = 400 };
 struct adder {
 	unsigned side;

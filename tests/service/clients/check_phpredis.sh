@@ -23,7 +23,7 @@ done < <(grep '^test' "$srcdir/tests/service/clients/phpredis_skip.txt")
 sed -i 's/error_reporting(E_ALL)/error_reporting(E_ALL \& ~E_DEPRECATED)/' TestRedis.php
 sed -i "s/strstr(strtolower(\$name), \$str_limit)===FALSE/strtolower(\$name) !== \$str_limit/" TestSuite.php
 
-timeout 60 redis-cli -p "$port" set "a key" "for those that want one" >"$dir/out"
+timeout 60 redis-cli -p "$port" set "a key" "for clients that want one" >"$dir/out"
 TEST_PHP_ARGS='-d display_errors=0' timeout 300 php TestRedis.php --host 127.0.0.1 --port "$port" --class Redis --nocolors \
 	${TESTS:+--test "$TESTS"} >"$dir/suite" 2>&1
 status=$?

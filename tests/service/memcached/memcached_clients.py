@@ -1,5 +1,4 @@
 """memcached_clients.py PORT SOCKET pymemcache|pylibmc: what programs do by Debian's modules for memcached. 77: there is no such module."""
-import socket
 import sys
 
 PORT, PATH, WHICH = int(sys.argv[1]), sys.argv[2], sys.argv[3]

@@ -1,37 +1,27 @@
 """memcached_hostile.py SOCKET ROUNDS REDIS: what no client of memcached's does by mistake. The daemon is to be built with sanitizers, and has
 a socket REDIS for Redis's clients."""
+import os
 import random
-import socket
 import sys
 import threading
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../resp"))
+import resp_client  # pylint: disable=wrong-import-position
+from resp_client import check, failures  # pylint: disable=wrong-import-position
+
 PATH, ROUNDS, REDIS = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 MIB = 1 << 20
-failures = []
 
 
-class Client:
+class Client(resp_client.Client):
+    """Lines, of memcached's protocol."""
+
     def __init__(self):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(120)
-        self.socket.connect(PATH)
-        self.file = self.socket.makefile("rb")
+        super().__init__(PATH)
 
     def ask(self, data, lines=1):
         self.socket.sendall(data)
         return b"".join(self.file.readline() for _ in range(lines))
-
-    def ended(self):
-        try:
-            return self.socket.recv(1) == b""
-        except ConnectionResetError:
-            return True
-
-
-def check(what, got, want):
-    if got != want:
-        failures.append(what)
-        print(f"FAILED: {what}: {got!r}, not {want!r}"[:500], file=sys.stderr)
 
 
 def lengths():
@@ -58,7 +48,7 @@ def lines():
                 c.socket.sendall(b"k " * 2048)
         except (BrokenPipeError, ConnectionResetError):
             pass
-        check(f"a line that begins with {start[:10]} and never ends", c.ended(), True)
+        check(f"a line that begins with {start[:10]} and never ends", c.is_closed(), True)
     c = Client()
     check("a line of many keys", c.ask(b"get " + b"k " * 100000 + b"\r\n")[:3] in (b"END", b"VAL"), True)
 
@@ -99,8 +89,7 @@ def killed():
                 c.socket.sendall(r.choice(parts))
             except (BrokenPipeError, ConnectionResetError):
                 break
-        c.file.close()
-        c.socket.close()
+        c.close()
 
 
 def same_key():
@@ -149,9 +138,7 @@ def won():
 
 def other_types():
     """A hash of Redis's clients is not there for most commands, and stays."""
-    redis = socket.socket(socket.AF_UNIX)
-    redis.connect(REDIS)
-    replies = redis.makefile("rb")
+    redis = resp_client.Client(REDIS)
     c = Client()
     c.socket.settimeout(20)
     for command, want in [("get h", "END"), ("gats 0 h", "END"), ("mg h v", "EN"), ("mg h v N30", "EN"), ("me h", "EN"), ("incr h 1", "NOT_FOUND"),
@@ -159,12 +146,11 @@ def other_types():
                           ("prepend h 0 0 1\r\nx", "NOT_STORED"), ("ms h 1 MA\r\nx", "NS"), ("ms h 1 ME\r\nx", "NS"),
                           ("md h I", "NF"), ("md h I T30", "NF"), ("md h C5", "EX"), ("add h 0 0 1\r\nx", "NOT_STORED"), ("cas h 0 0 1 5\r\nx", "EXISTS"),
                           ("touch h 100", "TOUCHED"), ("mg h T30", "EN")]:
-        redis.sendall(b"DEL h\r\nHSET h a 1\r\n")
-        check("a hash", replies.readline() and replies.readline(), b":1\r\n")
+        redis.ask("DEL", "h")
+        check("a hash", redis.ask("HSET", "h", "a", 1), 1)
         check(f"{command} of a hash", c.ask(command.encode() + b"\r\n"), want.encode() + b"\r\n")
         check(f"what follows {command}", c.ask(b"mn\r\n"), b"MN\r\n")
-        redis.sendall(b"HGET h a\r\n")
-        check(f"a hash behind {command}", replies.readline() + replies.readline(), b"$1\r\n1\r\n")
+        check(f"a hash behind {command}", redis.ask("HGET", "h", "a"), b"1")
 
 
 def main():

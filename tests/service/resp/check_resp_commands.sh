@@ -1,5 +1,5 @@
 #!/bin/bash
-# The commands in man/rdmad-resp.7 are those of the table, and those that the daemon tells of.
+# The commands in man/rdmad-resp.7 are those of the table, and the ones that the daemon tells of.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../../lib.sh"
 need redis-cli python3

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a client of Redis's protocol may do to keys: commands on all keys show those that it may read, and no others.
+# What a client of Redis's protocol may do to keys: commands on all keys show the ones that it may read, and no others.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../../lib.sh"
 need redis-cli jq

@@ -2,44 +2,35 @@
 """resp_clients.py PORT SOCKET [USER PASSWORD]: an rdmad with two workers as Redis's clients see it: the bytes of what programs parse, clients of
 other threads, and python3-redis, if it is there. With a password, what a server answers that has keys."""
 import re
-import socket
 import sys
 import time
 
+import resp_client
+from resp_client import fail, failures
+
 PORT, PATH = int(sys.argv[1]), sys.argv[2]
-failures = skipped = 0
+skipped = 0
 
 
 def check(what, got, want):
-    global failures
     right = want(got) if callable(want) else want.fullmatch(got.replace("\n", " ").replace("\r", "")) if isinstance(want, re.Pattern) else got == want
     if not right:
-        failures += 1
-        print(f"FAILED: {what}: {got!r}, not {getattr(want, 'pattern', want)!r}", file=sys.stderr)
+        fail(f"{what}: {got!r}, not {getattr(want, 'pattern', want)!r}")
 
 
 class Error(Exception):
     pass
 
 
-class Client:
-    """A connection, of which replies are read in RESP2 and RESP3."""
+class Client(resp_client.Client):
+    """Replies of RESP2 and RESP3 as a program sees them."""
 
     def __init__(self, path=None):
-        self.socket = socket.socket(socket.AF_UNIX if path else socket.AF_INET)
-        self.socket.settimeout(60)
-        self.socket.connect(path or ("127.0.0.1", PORT))
-        self.file = self.socket.makefile("rb")
-
-    def send(self, *words):
-        words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
-        self.socket.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+        super().__init__(path or PORT)
 
     def reply(self):
-        line = self.file.readline()
-        if not line.endswith(b"\r\n"):
-            raise EOFError
-        kind, rest = line[:1], line[1:-2]
+        line = self.line()
+        kind, rest = line[:1], line[1:]
         if kind in b"+":
             return rest.decode()
         if kind == b"-":
@@ -51,7 +42,7 @@ class Client:
         if kind in b"$=":
             if rest == b"-1":
                 return None
-            text = self.file.read(int(rest) + 2)[:-2]
+            text = self.exactly(int(rest) + 2)[:-2]
             return text.decode() if kind == b"$" else ("verbatim", text.decode())
         if kind in b"*~>":
             return None if rest == b"-1" else [self.reply() for _ in range(int(rest))]
@@ -63,20 +54,13 @@ class Client:
         raise AssertionError(line)
 
     def ask(self, *words):
-        self.send(*words)
-        got = self.reply()
+        got = super().ask(*words)
         return f"-{got}" if isinstance(got, Error) else got
 
     def raw(self, text, length):
         """The next bytes behind what is sent."""
         self.socket.sendall(text)
         return self.file.read(length)
-
-    def is_closed(self):
-        try:
-            return self.file.read(1) == b""
-        except ConnectionResetError:
-            return True
 
 
 def errors():
@@ -307,8 +291,7 @@ def figures():
     got = {name: (calls, failed) for name, calls, failed in rows}
     check("calls of a transaction", [got.get(name) for name in "set incr expire multi exec get".split()],
           [("1", "0"), ("1", "1"), ("1", "0"), ("2", "0"), ("2", "1"), ("0", "0")])
-    other.socket.close()
-    other.file.close()
+    other.close()
     c.ask("client", "kill", "type", "normal")
     known = 1
     for i in range(200):

@@ -15,14 +15,15 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 
-LIMIT = 120  # seconds that end a hang
+import resp_client
+from resp_client import LIMIT
+
 KEY_MAX = 4095
 ROUND = 400  # commands between two FLUSHALL
 
@@ -85,24 +86,17 @@ class Server:
         return None if status == 0 else f"{self.name} ended with status {status}"
 
 
-class Connection:
+class Connection(resp_client.Client):
     def __init__(self, server, resp=2):
         self.server = server
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(LIMIT)
-        self.socket.connect(server.path)
-        self.file = self.socket.makefile("rb", 1 << 16)
+        super().__init__(server.path)
         if resp == 3:
             line, _ = self.ask([b"HELLO", b"3"])
             if line[:1] != b"%":
                 raise Error(f"{server.name}: HELLO 3: {line!r}")
 
-    def close(self):
-        self.file.close()
-        self.socket.close()
-
     def send(self, commands):
-        self.socket.sendall(b"".join(encode(command) for command in commands))
+        self.socket.sendall(b"".join(resp_client.command(*words) for words in commands))
 
     def read(self):
         """A reply as (its first line, members): members are replies, or the bytes of a bulk."""
@@ -123,10 +117,6 @@ class Connection:
     def ask(self, command):
         self.send([command])
         return self.read()
-
-
-def encode(command):
-    return b"*%d\r\n" % len(command) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in command)
 
 
 def show(thing, most=300):
@@ -234,7 +224,7 @@ class Random(random.Random):
         return self.choice(KEYS)
 
     def any_key(self):
-        """Also those that are none: for commands that write nothing."""
+        """Also words that are no keys: for commands that write nothing."""
         return self.choice(NO_KEYS) if self.random() < 0.15 else self.key()
 
     def text(self):
@@ -623,7 +613,7 @@ def own_limits(server):
     pairs = [word for i in range(70000) for word in (b"many:%d" % i, b"")]
     expect(connection, [b"MSET"] + pairs, b"-ERR a command or transaction writes 32768 keys at most\r\n")
     expect(connection, [b"DBSIZE"], ONE)
-    # A time beyond those that rdmad knows is the last of them.
+    # A time beyond all that rdmad knows is the last of them.
     expect(connection, [b"PEXPIREAT", b"a", b"9223372036854775807"], ONE)
     if int(expect(connection, [b"TTL", b"a"], None)[1:]) < SECONDS_RANGE[1]:
         raise Error("the last time that there is comes too early")

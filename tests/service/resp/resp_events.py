@@ -8,16 +8,10 @@ import sys
 import threading
 import time
 
-from resp_pubsub import Connection, command
+from resp_client import command, fail, failures
+from resp_pubsub import Connection
 
 WAIT = 10
-failures = 0
-
-
-def fail(*text):
-    global failures
-    failures += 1
-    print("FAILED:", *text, file=sys.stderr)
 
 
 class Reader(Connection):
@@ -33,30 +27,10 @@ class Reader(Connection):
     def line(self):
         return self.until(b"\r\n")[:-2]
 
-    def value(self):
-        line = self.line()
-        kind, rest = line[:1], line[1:]
-        if kind in b"+-,#(":
-            return line
-        if kind == b":":
-            return int(rest)
-        if kind == b"_":
-            return None
-        if kind in b"$=":
-            if rest == b"-1":
-                return None
-            return self.exactly(int(rest) + 2)[:-2]
-        if kind in b"*>~%":
-            if rest == b"-1":
-                return None
-            of = [self.value() for _ in range(int(rest) * (2 if kind == b"%" else 1))]
-            return ("push", of) if kind == b">" else of
-        raise ValueError(line)
-
     def take(self):
         """The next reply; what is none was heard."""
         while True:
-            value = self.value()
+            value = self.reply()
             if isinstance(value, tuple):
                 self.heard.append(value[1])
             elif not self.three and isinstance(value, list) and value[:1] in ([b"message"], [b"pmessage"]):
@@ -361,7 +335,7 @@ def broken(path):
         target, c, writer = Reader(path), Reader(path, True), Reader(path)
         target.ask("SUBSCRIBE", "__redis__:invalidate")
         c.ask("CLIENT", "TRACKING", "ON", "REDIRECT", newest_subscriber(c))
-        target.socket.close()
+        target.close()
         end = time.monotonic() + WAIT
         while b"broken_redirect" not in c.ask("CLIENT", "TRACKINGINFO")[1] and time.monotonic() < end:
             time.sleep(0.01)
@@ -393,7 +367,7 @@ def deaf(path):
         time.sleep(0.05)
     try:
         while True:
-            c.value()
+            c.reply()
     except (EOFError, ConnectionError):
         return
     except TimeoutError:

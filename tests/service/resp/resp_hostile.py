@@ -3,47 +3,24 @@
 and has two workers. With a command that reloads the daemon: it has one, and takes the rights of all keys then."""
 import random
 import select
-import socket
 import subprocess
 import sys
 import threading
 
+import resp_client
+from resp_client import check, command, failures
+
 PATH, ROUNDS = sys.argv[1], int(sys.argv[2])
 MIB = 1 << 20
 LONG = 20000  # bytes, which go to their place at once
-failures = []
 
 
-class Client:
+class Client(resp_client.Client):
     def __init__(self):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(120)
-        self.socket.connect(PATH)
-        self.file = self.socket.makefile("rb")
+        super().__init__(PATH)
 
-    def send(self, *commands):
-        words = [[w if isinstance(w, bytes) else str(w).encode() for w in c] for c in commands]
-        self.socket.sendall(b"".join(b"*%d\r\n" % len(c) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in c) for c in words))
-
-    def reply(self):
-        line = self.file.readline()
-        if not line.endswith(b"\r\n"):
-            raise EOFError(line)
-        if line[:1] == b"*":
-            return None if line == b"*-1\r\n" else [self.reply() for _ in range(int(line[1:]))]
-        if line[:1] == b"$":
-            return None if line == b"$-1\r\n" else self.file.read(int(line[1:]) + 2)[:-2]
-        return line[:-2].decode()
-
-    def ask(self, *words):
-        self.send(words)
-        return self.reply()
-
-
-def check(what, got, want):
-    if got != want:
-        failures.append(what)
-        print(f"FAILED: {what}: {got!r}, not {want!r}"[:500], file=sys.stderr)
+    def send_all(self, *commands):
+        self.socket.sendall(b"".join(command(*words) for words in commands))
 
 
 def watched_keys():
@@ -60,10 +37,10 @@ def watched_keys():
     one.ask("UNWATCH")
     one.ask("SET", "watched 1", "y")
     one.ask("GET", "watched 2")
-    check("UNWATCH in a transaction", one.ask("EXEC"), ["+OK", "+OK", b"x"])
+    check("UNWATCH in a transaction", one.ask("EXEC"), [b"+OK", b"+OK", b"x"])
     one.ask("MULTI")
     check("EXEC behind it", one.ask("EXEC"), [])
-    check("WATCH of many keys", one.ask("WATCH", *range(100000)), "+OK")
+    check("WATCH of many keys", one.ask("WATCH", *range(100000)), b"+OK")
     other.ask("SET", "0", "x")
     one.ask("MULTI")
     check("EXEC with many keys", one.ask("EXEC"), None)
@@ -73,7 +50,7 @@ def one_long_value():
     """Threads replace a value at once: each is whole. That none is read from where it was, the thread sanitizer sees."""
     def replace(client, first):
         for i in range(0, ROUNDS, 16):
-            client.send(*[("GETSET", "long", bytes([first + (i + j) % 16]) * LONG) for j in range(16)])
+            client.send_all(*[("GETSET", "long", bytes([first + (i + j) % 16]) * LONG) for j in range(16)])
             for _ in range(16):
                 old = client.reply()
                 if old is not None and (len(old) != LONG or old.count(old[:1]) != LONG):
@@ -95,12 +72,12 @@ def index_of_fields():
         with open(f"/proc/{pid}/status", encoding="ascii") as status:
             return next(int(line.split()[1]) >> 10 for line in status if line.startswith("VmRSS"))
 
-    check("a long hash", client.ask("HSET", "hash", "field", bytes(65000)), ":1")
-    client.send(["MULTI"], *[["HMGET", "hash", *range(8)]] * 2000)
+    check("a long hash", client.ask("HSET", "hash", "field", bytes(65000)), 1)
+    client.send_all(["MULTI"], *[["HMGET", "hash", *range(8)]] * 2000)
     for _ in range(2001):
         client.reply()
     before = peak = resident()
-    client.send(["EXEC"])
+    client.send_all(["EXEC"])
     while not select.select([client.socket], [], [], 0.01)[0]:
         peak = max(peak, resident())
     check("EXEC", client.reply(), [[None] * 8] * 2000)
@@ -113,13 +90,13 @@ def long_transaction():
     """Each of its commands goes through all keys: it ends before the watchdog of the service takes the worker for one that hangs."""
     client, other = Client(), Client()
     client.ask("MSET", *[i // 2 for i in range(20000)])
-    client.send(["MULTI"], ["SET", "of a long transaction", "x"], *[["KEYS", "none"]] * 100000, ["EXEC"])
+    client.send_all(["MULTI"], ["SET", "of a long transaction", "x"], *[["KEYS", "none"]] * 100000, ["EXEC"])
     for _ in range(100002):
         client.reply()
     answer = client.reply()
-    check("a transaction without end", answer[:24] if isinstance(answer, str) else answer[:1], "-ERR transaction took mo")
-    check("what it would have written", other.ask("EXISTS", "of a long transaction"), ":0")
-    check("the next one", [client.ask(*words) for words in (["MULTI"], ["PING"], ["EXEC"])], ["+OK", "+QUEUED", ["+PONG"]])
+    check("a transaction without end", answer[:24], b"-ERR transaction took mo")
+    check("what it would have written", other.ask("EXISTS", "of a long transaction"), 0)
+    check("the next one", [client.ask(*words) for words in (["MULTI"], ["PING"], ["EXEC"])], [b"+OK", b"+QUEUED", [b"+PONG"]])
 
 
 def others_stop():
@@ -145,7 +122,7 @@ def others_stop():
             clients[i].socket.settimeout(60)
             clients[i].socket.sendall(bytes(left[i]) + b"\r\n")
             answer = clients[i].reply()
-            check("a long value that others are in the way of", answer[:4], answer[:4] if answer[:4] in ("+OK", "-OOM") else "-OOM")
+            check("a long value that others are in the way of", answer[:4], answer[:4] if answer[:4] in (b"+OK", b"-OOM") else b"-OOM")
             return
         for client in clients:
             client.socket.settimeout(60)
@@ -158,10 +135,10 @@ def overtaken(reload):
     """A connection that comes while its worker is busy, and a reload behind it: it has the rights of the new file."""
     busy = Client()
     busy.ask("MSET", *[i // 2 for i in range(10000)])
-    busy.send(["MULTI"], *[["KEYS", "none"]] * 1000, ["EXEC"])
+    busy.send_all(["MULTI"], *[["KEYS", "none"]] * 1000, ["EXEC"])
     late = Client()
     subprocess.run(reload, check=True, timeout=120)
-    check("a connection that a reload overtook", late.ask("GET", "1")[:7], "-NOPERM")
+    check("a connection that a reload overtook", late.ask("GET", "1")[:7], b"-NOPERM")
 
 
 if len(sys.argv) > 3:

@@ -4,37 +4,20 @@ commands have byte by byte the same effect on all connections of both; then what
 nothing, many that are killed, transactions that come to nothing."""
 import random
 import re
-import socket
 import sys
-import time
 
-LIMIT = 60
-failures = 0
+from resp_client import LIMIT, Client, command, fail, failures, wait_until
 
 
-def fail(*text):
-    global failures
-    failures += 1
-    print("FAILED:", *text, file=sys.stderr)
+class Connection(Client):
+    """Of which all that has come can be looked at."""
 
-
-def command(*words):
-    words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
-
-
-class Connection:
     def __init__(self, path, three=False):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(LIMIT)
-        self.socket.connect(path)
+        super().__init__(path)
         self.waiting = b""
         if three:
             self.send("HELLO", 3)
             self.until(b"modules\r\n*0\r\n")
-
-    def send(self, *words):
-        self.socket.sendall(command(*words))
 
     def until(self, end):
         """All up to that; what may be behind it stays."""
@@ -138,28 +121,22 @@ def compare(redis_path, rdmad_path, rounds):
             fail(f"connection {k} hears more than it should: {got[:300]!r}")
 
 
-def wait_until(what, there):
-    until = time.monotonic() + LIMIT
-    while not there():
-        if time.monotonic() > until:
-            fail(what)
-            return
-        time.sleep(0.01)
-
-
 def slow(path):
     """One that takes nothing is cut off, and no other."""
     deaf, honest, publisher = Connection(path), Connection(path), Connection(path)
     for c in (deaf, honest):
         c.send("SUBSCRIBE", "flood")
         c.until(b":1\r\n")
-    message, n = b"m" * (1 << 20), 0
-    while publisher.number("PUBLISH", "flood", message) == 2 and n < 200:
+    both, n = [b"m" * (1 << 20), b"short"], 0  # the client that is cut off by the long one had room for the other
+    while n < 200:
+        publisher.socket.sendall(b"".join(command("PUBLISH", "flood", message) for message in both))
+        there = publisher.until(b"\r\n"), publisher.until(b"\r\n")
+        honest.exactly(len(b"".join(command("message", "flood", message) for message in both)))
+        if there != (b":2\r\n", b":2\r\n"):
+            break
         n += 1
-        honest.exactly(len(command("message", "flood", message)))
     if not 30 <= n < 100:
         fail(f"a subscriber that takes nothing had {n} MiB waiting")
-    honest.exactly(len(command("message", "flood", message)))
     publisher.number("PUBLISH", "flood", "last")
     if b"last" not in honest.until(b"last\r\n"):
         fail("the honest one did not hear the last")
@@ -179,7 +156,7 @@ def killed(path):
         for c in all_of[::2]:
             c.until(b"cr*\r\n$5\r\ncrowd\r\n$1\r\nx\r\n")
         for c in all_of:  # with a message that half of them did not read
-            c.socket.close()
+            c.close()
         wait_until("subscriptions of clients that are gone stay", lambda: publisher.number("PUBLISH", "crowd", "y") == 0)
     if publisher.number("PUBSUB", "NUMPAT"):
         fail("patterns of clients that are gone stay")
