@@ -119,7 +119,7 @@ static void random_check(struct model *m, struct commit_op *op, unsigned i)
 		check->version++; /* expires was TIME_NEVER, and one more is any */
 }
 
-static void random_step(struct model *m, struct commit_op *op, unsigned i)
+static void op_random(struct model *m, struct commit_op *op, unsigned i)
 {
 	uint32_t key = op->step_key[i] = (uint32_t)dice(m, KEYS);
 	struct store_step *step = &op->steps[i];
@@ -183,7 +183,7 @@ static void op_commit(struct model *m)
 	for (unsigned i = 0; i < op.nchecks; i++)
 		random_check(m, &op, i);
 	for (unsigned i = 0; i < op.nsteps; i++)
-		random_step(m, &op, i);
+		op_random(m, &op, i);
 	rc = store_commit(m->f.store, op.checks, op.nchecks, op.steps, op.nsteps, m->now, &lsn);
 	expect(rc == (op.holds ? 0 : -ESTALE));
 	m->stale += rc != 0;

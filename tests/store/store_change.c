@@ -370,7 +370,7 @@ static void random_set(struct writer *w, uint32_t key, uint64_t now)
 	w->last[key] = version;
 }
 
-static void random_step(struct writer *w)
+static void writer_step(struct writer *w)
 {
 	struct store *store = w->copy->f.store;
 	uint32_t key = (uint32_t)(random_next(&w->state) % KEYS);
@@ -403,7 +403,7 @@ static void *writer_run(void *arg)
 	struct writer *w = arg;
 
 	for (unsigned i = 0; i < WRITES; i++)
-		random_step(w);
+		writer_step(w);
 	return NULL;
 }
 
