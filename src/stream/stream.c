@@ -415,19 +415,18 @@ bool stream_admit(struct stream *s, struct auth_admission *admission)
 
 bool stream_revise(struct stream *s, struct auth_table *table)
 {
-	bool unknown = s->admission.client == &auth_nothing;
+	bool unknown = !s->admission.key && s->admission.client == &auth_nothing, holds, serves;
 
 	if (unknown && s->admission.table && s->admission.table != table) { /* in which it will be looked for */
 		auth_table_put(s->admission.table);
 		s->admission.table = auth_table_get(table);
 	}
-	if (unknown || auth_readmit(&s->admission, table)) {
-		if (s->ops->revised)
-			s->ops->revised(s);
+	holds = unknown || auth_readmit(&s->admission, table);
+	serves = holds && (!s->ops->revised || s->ops->revised(s));
+	if (serves || (holds && !s->admission.key)) /* one that has not said a password may say it yet */
 		return true;
-	}
 	s->group->stats.revoked++;
-	stream_close(s, -EACCES, "its key was revoked");
+	stream_close(s, -EACCES, holds ? "its right to the service was revoked" : "its key was revoked");
 	return false;
 }
 

@@ -46,8 +46,9 @@ struct stream_ops {
 	ssize_t (*bytes)(struct stream *stream, const char *at, size_t len);
 	/* All bytes asked for by stream_receive() are in place. */
 	void (*received)(struct stream *stream);
-	/* Its client's rights (stream_client()) may be others now. NULL: it looks each time. */
-	void (*revised)(struct stream *stream);
+	/* Its client's rights (stream_client()) may be others now. False: it has none to the service. NULL: it looks
+	 * each time. */
+	bool (*revised)(struct stream *stream);
 	/* Nothing that it was asked for whole is under way: it may be closed for a shutdown. NULL: always. */
 	bool (*quiet)(const struct stream *stream);
 	/* The last call. error 0: in peace. Pieces that wait are released behind it. */
@@ -173,7 +174,7 @@ const struct auth_client *stream_client(const struct stream *stream);
 /* Another client, whose password it knew. False: that one has as many connections as it may. */
 bool stream_admit(struct stream *stream, struct auth_admission *admission);
 struct auth_admission *stream_admission(struct stream *stream);
-/* False: it has no key any more, and is closed. */
+/* False: its key is gone, or a client that has said a password may not use the service any more; it is closed. */
 bool stream_revise(struct stream *stream, struct auth_table *table);
 void stream_get_info(const struct stream *stream, struct stream_info *out);
 struct stream_group *stream_group_of(const struct stream *stream);

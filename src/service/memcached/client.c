@@ -500,9 +500,12 @@ void memcached_client_begin(struct memcached_client *c, struct stream *stream)
 	atomic_fetch_add_explicit(&c->thread->shared->accepted, 1, memory_order_relaxed);
 }
 
-static void client_revised(struct stream *stream)
+static bool client_revised(struct stream *stream)
 {
-	memcached_client_revised(stream_context(stream));
+	struct memcached_client *c = stream_context(stream);
+
+	memcached_client_revised(c);
+	return c->authenticated;
 }
 
 static bool client_quiet(const struct stream *stream)

@@ -720,9 +720,12 @@ void resp_client_begin(struct resp_client *c, struct stream *stream)
 	pthread_mutex_unlock(&shared->lock);
 }
 
-static void client_revised(struct stream *stream)
+static bool client_revised(struct stream *stream)
 {
-	resp_client_revised(stream_context(stream));
+	struct resp_client *c = stream_context(stream);
+
+	resp_client_revised(c);
+	return c->authenticated;
 }
 
 static bool client_quiet(const struct stream *stream)

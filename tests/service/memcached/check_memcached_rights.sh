@@ -79,7 +79,8 @@ cat >"$dir/reload" <<END
 printf '%s\n' "@$(id -u) kv read= write=" 'lab kv memcached read= write=' >"$dir/clients"
 exec "$rdmactl" --control "$dir/control.sock" reload >/dev/null
 END
-timeout 120 python3 - "$dir/memcached.sock" "$login" "$dir/reload" >"$dir/out" 2>&1 <<-'END' || fail "a right that goes"
+sed '/^printf/s/ memcached//g' "$dir/reload" >"$dir/reload_all"
+timeout 120 python3 - "$dir/memcached.sock" "$login" "$dir/reload" "$dir/reload_all" >"$dir/out" 2>&1 <<-'END' || fail "a right that goes"
 import socket, subprocess, sys
 
 def connect():
@@ -100,6 +101,9 @@ assert ask(one, b"\r\n") == [b"CLIENT_ERROR unauthenticated\r\n"]
 assert ask(one, sys.argv[2].encode().decode("unicode_escape").encode()) == [b"STORED\r\n"]
 answer = ask(one, b"mn\r\nmn\r\n", 2)
 assert answer == [b"MN\r\n"] * 2, answer
+subprocess.run(["bash", sys.argv[4]], check=True)
+assert one[1].read() == b"", "one that has said a password, and has no right any more, ends"
+assert ask(other, b"mn\r\n") == [b"CLIENT_ERROR unauthenticated\r\n"]
 END
 stop_daemon
 conclude

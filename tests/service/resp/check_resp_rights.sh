@@ -59,4 +59,55 @@ if [[ $(redis EVAL 'return 1' 0) != *'no Lua'* ]]; then
 	[[ $(redis EVAL "redis.pcall('SET', 'other', 'x') return redis.call('SET', 'app/1', 'y')" 0) == *OK* ]] || fail "a script may not go on"
 fi
 stop_daemon
+
+# A client that said a password goes when a reload takes its line or its key. Reloads before were of other lines.
+lab() { printf '%s\n' "lab kv ${1-resp read= write=}" 'other kv resp' >"$dir/clients"; }
+lab
+configure 'workers = 1;' 'services = ["kv", "resp"];' "resp.unix_socket = \"$dir/redis.sock\";" \
+	"auth = { keys = \"$dir/keys\"; clients = \"$dir/clients\"; };"
+start_daemon
+# ends LINE COMMAND...: a connection of lab's that is told LINE ends by the command, and none before.
+ends() {
+	local password
+	password=$("$rdmactl" key resp "$dir/keys" lab)
+	timeout 120 python3 - "$dir/redis.sock" "$password" "$rdmactl" "$dir/control.sock" "$@" <<-'END' || fail "$*"
+	import socket, subprocess, sys
+
+	def connect():
+	    s = socket.socket(socket.AF_UNIX)
+	    s.connect(sys.argv[1])
+	    return s, s.makefile("rb")
+
+	def ask(connection, text):
+	    connection[0].sendall(text)
+	    return connection[1].readline()
+
+	def reload():
+	    subprocess.run([sys.argv[3], "--quiet", "--control", sys.argv[4], "reload"], check=True,
+	                   stdout=subprocess.DEVNULL)
+
+	stranger, client = connect(), connect()
+	assert ask(client, b"AUTH lab %s\r\n" % sys.argv[2].encode()) == b"+OK\r\n"
+	reload()
+	assert ask(client, b"SET a b\r\n") == b"+OK\r\n"
+	subprocess.run(["bash", "-c", sys.argv[5]], check=True)
+	reload()
+	assert client[1].read() == b""
+	reload()  # of the keys and lines that it had, nothing is read any more
+	subprocess.run([sys.argv[3], "--quiet", "--control", sys.argv[4], "conn", "list"], check=True,
+	               stdout=subprocess.DEVNULL)
+	assert ask(stranger, b"GET a\r\n").startswith(b"-NOAUTH"), "a stranger stays"
+	END
+}
+export dir
+ends 'printf "%s\n" "other kv resp" >"$dir/clients"'
+lab
+ctl reload || fail "reload"
+ends 'printf "%s\n" "lab kv read= write=" >"$dir/clients"'
+lab
+"$rdmactl" --quiet key new other --into "$dir/keys" >"$dir/other.key" || fail "no key"
+ctl reload || fail "reload"
+ends 'sed -i /:lab:/d "$dir/keys"'
+[[ $(control status | jq .counters.revoked) == 3 ]] || fail "revoked: $(control status | jq .counters.revoked)"
+stop_daemon
 conclude
