@@ -367,6 +367,12 @@ START_TEST(test_list_pages)
 		names[i] = meet_name_new(table, &nobody, prefix, WIRE_CHANNEL_NAME_MAX, 1, &status, &why);
 		ck_assert_ptr_nonnull(names[i]);
 	}
+	/* Another worker's are not told before they have a member, which has said all about them. */
+	submit(c, WIRE_OP_CHANNEL_LIST, 0, &cursor, sizeof(cursor), NULL, 0, 0);
+	ck_assert_uint_eq(answer_of(c, 0, WIRE_OP_CHANNEL_LIST), WIRE_OK);
+	ck_assert_uint_eq(c->last.length, 8);
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++)
+		names[i]->here = 1;
 	do {
 		unsigned before = c->got;
 
@@ -383,12 +389,14 @@ START_TEST(test_list_pages)
 	snprintf(prefix, sizeof(prefix), "%0*u", WIRE_CHANNEL_NAME_MAX - 2, 19);
 	services_revise_names(pair.server.group, prefix);
 	submit(c, WIRE_OP_CHANNEL_LIST, 0, &cursor, sizeof(cursor), NULL, 0, 0);
-	ck_assert_uint_eq(answer_of(c, pages, WIRE_OP_CHANNEL_LIST), WIRE_OK);
+	ck_assert_uint_eq(answer_of(c, pages + 1, WIRE_OP_CHANNEL_LIST), WIRE_OK);
 	ck_assert_uint_eq(c->last.length, 8 + 10 * (sizeof(entry) + WIRE_CHANNEL_NAME_MAX));
 	ck_assert_mem_eq(c->body + 8 + sizeof(entry), names[190]->text, WIRE_CHANNEL_NAME_MAX);
 	ck_assert_uint_eq(c->index, 0);
-	for (unsigned i = 0; i < ARRAY_SIZE(names); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
+		names[i]->here = 0;
 		meet_name_free(table, names[i]);
+	}
 }
 END_TEST
 

@@ -57,9 +57,11 @@ static bool is_echo(const char *text, uint32_t len)
  */
 
 /* The name that it listens on from now on, unless there is `taken` one; NULL: see `status` and `why`. */
-static struct meet_name *name_new(struct channel_agent *a, const struct meet_name *taken, const char *text,
-				  uint32_t len, uint32_t addresses_len, enum wire_status *status, const char **why)
+static struct meet_name *name_new(struct channel_agent *a, const struct meet_name *taken,
+				  const struct wire_channel_listen *listen, const char *text, uint32_t addresses_len,
+				  enum wire_status *status, const char **why)
 {
+	uint32_t len = listen->name_len;
 	struct meet_name *name;
 
 	if (!meet_may_use(&a->m, text, len)) {
@@ -79,6 +81,7 @@ static struct meet_name *name_new(struct channel_agent *a, const struct meet_nam
 	name = meet_begin(&a->m, text, len, 1, status, why);
 	if (!name)
 		return NULL;
+	name->capacity = listen->capacity;
 	meet_enter(name, &a->m);
 	a->m.role = MEET_MEMBER;
 	return name;
@@ -113,7 +116,7 @@ int channel_serve_listen(struct channel_agent *a, const struct wire_record *reco
 	if (sealed && conn_unseal(a->m.conn, text + len, WIRE_SEALED, secret) != 0)
 		return meet_refuse(&a->m, reply, WIRE_BAD_REQUEST,
 				   "the listener's secret is not sealed for this connection");
-	name = name_new(a, name, text, listen.name_len, len - listen.name_len, &status, &why);
+	name = name_new(a, name, &listen, text, len - listen.name_len, &status, &why);
 	if (!name) {
 		auth_wipe(secret, sizeof(secret));
 		return meet_refuse(&a->m, reply, status, why);
@@ -121,7 +124,6 @@ int channel_serve_listen(struct channel_agent *a, const struct wire_record *reco
 	name->issues = sealed;
 	memcpy(name->secret, secret, sizeof(name->secret));
 	auth_wipe(secret, sizeof(secret));
-	name->capacity = listen.capacity;
 	meet_complete(name, 1);
 	channel_count(a, CHANNEL_COUNT_LISTENS, 1);
 	return channel_answer(a, reply, NULL, 0);

@@ -36,7 +36,8 @@ struct meet_limit {
 /* Whether the member of a rank has come. */
 enum meet_presence { MEET_MISSING, MEET_HERE, MEET_LEFT };
 
-/* The worker reads it as it is, others under the table's lock, under which it changes. */
+/* The worker reads it as it is, others under the table's lock, under which it changes. Before it has a member, others
+ * read what it is found by alone. */
 struct meet_name {
 	struct quota_share *share; /* of its first member's source */
 	struct meet_name *next;    /* of the same bucket */

@@ -297,8 +297,8 @@ static uint32_t put_entries(struct meet_member *m, uint64_t *cursor, uint8_t *ou
 	for (; at < end; at++, member = 0) {
 		const struct meet_name *name = table->name[at];
 
-		if (!name || !meet_may_use(m, name->text, name->len))
-			continue;
+		if (!name || !name->here || !meet_may_use(m, name->text, name->len))
+			continue; /* one without a member is about to begin, or to end, at its worker */
 		bytes = m->thread->view->entry(name, &member, out + used, room - used);
 		used += bytes;
 		if (!bytes || member)
