@@ -438,7 +438,7 @@ static void read_text_of(struct reader *r, const char *text)
 		in = config_error_file(&file);
 		if (!in) /* else the fault is in another text */
 			explain_syntax(text, (unsigned)config_error_line(&file), hint, sizeof(hint));
-		log_error("config", "%s:%d: %s%s", in ? in : r->path, config_error_line(&file),
+		log_error("config", "%s:%d: %s%s (RD-2601)", in ? in : r->path, config_error_line(&file),
 			  config_error_text(&file), hint);
 	}
 	config_destroy(&file);

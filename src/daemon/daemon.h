@@ -155,7 +155,8 @@ int options_parse(int argc, char **argv, struct options *out);
 
 /* Until this is called they go to stderr. "stderr", "syslog" or "file:PATH"; called again it
  * changes the target or opens the file anew (after it was rotated). 0 or EX_CANTCREAT, and the old
- * target stays. A line is text, or an object of JSON; the service manager's journal has the priority before either. */
+ * target stays. A line is text, or an object of JSON; the service manager's journal has fields beside it, or the
+ * priority before it. */
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 int logging_open(const char *target, enum log_level level, enum log_format format);
 void logging_close(void); /* what was logged is written by then, unless its reader takes nothing */

@@ -4,18 +4,22 @@
  * lost, and counted.
  */
 #include "daemon/daemon.h"
+#include "base/local.h"
 #include "base/thread.h"
 
+#include <endian.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sysexits.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
 #define QUEUE_SIZE 1024
+#define JOURNAL_SOCKET "/run/systemd/journal/socket" /* of systemd.journal-fields(7) */
 #define QUEUE_END_TIMEOUT 1 /* seconds that the end waits until the last messages are written */
 
 struct message {
@@ -26,7 +30,7 @@ struct message {
 };
 
 /* Room for a line of either format. */
-#define LINE_MAX_BYTES (sizeof(((struct message *)0)->text) * LOG_JSON_MAX + 128)
+#define LINE_MAX_BYTES (sizeof(((struct message *)0)->text) * LOG_JSON_MAX + 160)
 
 static struct {
 	pthread_mutex_t lock; /* of all that follows; held to copy a message, never to write one */
@@ -62,7 +66,9 @@ static const int priorities[] = {
 	[LOG_LEVEL_DEBUG] = LOG_DEBUG,
 };
 
-static bool journal; /* stderr is the service manager's, which takes a line's priority from its begin */
+/* Where stderr is the journal of the service manager, which takes a line's priority from its begin. */
+static bool journal;
+static int journal_fd = -1; /* by which it takes fields */
 
 static bool is_journal(void)
 {
@@ -74,6 +80,18 @@ static bool is_journal(void)
 		return false;
 	snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
 	return strcmp(stream, own) == 0;
+}
+
+/* The number of an error, with which its text ends (rdmad-errors(7)); "": it has none. Returns id. */
+static char *find_id(const struct message *m, char id[static 16])
+{
+	const char *at = strrchr(m->text, '(');
+	int length = 0;
+
+	id[0] = '\0';
+	if (at && sscanf(at, "(RD-%*4[0-9])%n", &length) == 0 && length && !at[length])
+		snprintf(id, 16, "%.*s", length - 2, at + 1);
+	return id;
 }
 
 /* In UTC. Returns buf. */
@@ -91,22 +109,51 @@ static char *format_time(const struct timespec *when, char buf[static 32])
 /* The line of a message, behind `before`; `stamped`: with the time, which one of JSON has anyway. How long. */
 static int format_line(const struct message *m, const char *before, bool stamped, char line[static LINE_MAX_BYTES])
 {
-	char text[sizeof(m->text) * LOG_JSON_MAX], stamp[32];
+	char text[sizeof(m->text) * LOG_JSON_MAX], stamp[32], id[16];
+	bool has_id = *find_id(m, id);
 
 	format_time(&m->when, stamp);
 	if (format == LOG_FORMAT_TEXT)
 		return snprintf(line, LINE_MAX_BYTES, "%s%s%s%s %s: %s\n", before, stamped ? stamp : "",
 				stamped ? " " : "", log_level_name(m->level), m->room, m->text);
-	return snprintf(line, LINE_MAX_BYTES,
-			"%s{\"time\":\"%s\",\"level\":\"%s\",\"component\":\"%s\",\"pid\":%d,\"message\":\"%s\"}\n",
-			before, stamp, log_level_name(m->level), m->room, (int)getpid(),
-			log_json(m->text, text, sizeof(text)));
+	return snprintf(
+		line, LINE_MAX_BYTES,
+		"%s{\"time\":\"%s\",\"level\":\"%s\",\"component\":\"%s\",\"pid\":%d,\"message\":\"%s\"%s%s%s}\n",
+		before, stamp, log_level_name(m->level), m->room, (int)getpid(), log_json(m->text, text, sizeof(text)),
+		has_id ? ",\"id\":\"" : "", id, has_id ? "\"" : "");
+}
+
+/* The members of a line of JSON as fields, of which the journal adds time and process. Nothing waits: false. */
+static bool write_journal(const struct message *m)
+{
+	char fields[192], line[LINE_MAX_BYTES], id[16];
+	bool has_id = *find_id(m, id);
+	struct sockaddr_un to;
+	uint64_t length;
+	struct iovec iov[] = {{fields, 0}, {&length, sizeof(length)}, {line, 0}, {(void *)"\n", 1}};
+	struct msghdr message = {
+		.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = iov, .msg_iovlen = ARRAY_SIZE(iov)};
+	size_t all;
+
+	local_address(JOURNAL_SOCKET, &to);
+	iov[0].iov_len = (size_t)snprintf(
+		fields, sizeof(fields), "PRIORITY=%d\nSYSLOG_IDENTIFIER=rdmad\nRDMAD_COMPONENT=%.64s\n%s%s%sMESSAGE\n",
+		priorities[m->level], m->room, has_id ? "RDMAD_ID=" : "", id, has_id ? "\n" : "");
+	if (format == LOG_FORMAT_JSON)
+		iov[2].iov_len = (size_t)format_line(m, "", false, line) - 1;
+	else
+		iov[2].iov_len = (size_t)snprintf(line, sizeof(line), "%s: %s", m->room, m->text);
+	length = htole64(iov[2].iov_len);
+	all = iov[0].iov_len + sizeof(length) + iov[2].iov_len + 1;
+	return sendmsg(journal_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)all;
 }
 
 static bool write_stderr(const struct message *m)
 {
 	char line[LINE_MAX_BYTES], priority[8] = "";
 
+	if (journal_fd >= 0 && write_journal(m))
+		return true;
 	if (journal)
 		snprintf(priority, sizeof(priority), "<%d>", priorities[m->level]);
 	return write_line(STDERR_FILENO, line, format_line(m, priority, false, line));
@@ -265,6 +312,13 @@ static bool queue_end(void)
 	return true;
 }
 
+static void open_journal(void)
+{
+	journal = is_journal();
+	if (journal && journal_fd < 0)
+		journal_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+}
+
 /* A pipe without a reader is an error, and not waited for. */
 static int open_file(const char *path)
 {
@@ -289,7 +343,7 @@ int logging_open(const char *name, enum log_level level, enum log_format wanted_
 	int rc = 0;
 
 	if (!queue.running) /* no other thread writes yet */
-		journal = is_journal();
+		open_journal();
 	log_set_handler(handle_message);
 	if (strncmp(name, "file:", 5) == 0) {
 		wanted = TARGET_FILE;
@@ -316,6 +370,9 @@ void logging_close(void)
 	if (file >= 0)
 		close(file);
 	file = -1;
+	if (journal_fd >= 0)
+		close(journal_fd);
+	journal_fd = -1;
 	closelog();
 }
 

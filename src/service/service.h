@@ -25,8 +25,20 @@ struct service_hot;
 
 #define SERVICE_COUNTERS 24 /* most of one service */
 
-/* What kinds of requests are told apart by their durations. */
-enum service_class { SERVICE_READ, SERVICE_WRITE, SERVICE_SCAN, SERVICE_CLASSES };
+/* What is told apart by its duration: kinds of requests, and beside them large values on their way. */
+enum service_class {
+	SERVICE_READ,
+	SERVICE_WRITE,
+	SERVICE_SCAN,
+	SERVICE_COUNTED, /* of those above, what was answered in a turn is counted, and took as long as that */
+	SERVICE_JOB = SERVICE_COUNTED,
+	SERVICE_REQUESTS,
+	SERVICE_IN = SERVICE_REQUESTS, /* from the request for it until it is in its place, */
+	SERVICE_OUT,                   /* and from there until the client has it */
+	SERVICE_CLASSES
+};
+
+#define SERVICE_TIMES(class) (1u << SERVICE_##class)
 
 /* What the daemon has that a service may use when it opens; it outlives what the service makes of it. */
 struct service_host {
@@ -69,8 +81,9 @@ struct service_part {
 	uint64_t count[SERVICE_COUNTERS]; /* by the place of its name in service->counters */
 
 	/* How long requests took: service_thread_time(). */
-	uint64_t timed[SERVICE_CLASSES]; /* that are in `took` */
-	uint64_t late[SERVICE_CLASSES];  /* that the service has answered since then, and have a time of their own */
+	uint64_t answered[SERVICE_COUNTED]; /* so far; service_part_answered(), where the service has no answered() */
+	uint64_t timed[SERVICE_COUNTED];    /* that are in `took` */
+	uint64_t late[SERVICE_COUNTED];     /* that were answered since then, and have a time of their own */
 	struct buckets took[SERVICE_CLASSES];
 };
 
@@ -85,7 +98,7 @@ struct service_thread {
 	struct service_slow *slow;                /* NULL: there is none */
 	struct service_hot *hot;                  /* NULL: hot keys were never looked for */
 	struct service_part *part[WIRE_SERVICES]; /* NULL: the service is not open */
-	/* Of them those whose service has answered(). */
+	/* Of them those that count what they answer, to have it timed. */
 	struct service_part *timed[WIRE_SERVICES];
 	unsigned timed_count;
 };
@@ -167,8 +180,10 @@ struct service {
 	void (*disarm)(struct service_part *part);
 	/* The thread is about to end, and what it made must not outlive it. May wait. */
 	void (*end)(struct service_part *part);
-	/* How many requests of each class were answered so far. NULL: their durations are not told. */
-	void (*answered)(const struct service_part *part, uint64_t classes[static SERVICE_CLASSES]);
+	/* What durations it tells of: SERVICE_TIMES(READ) and others. */
+	unsigned times;
+	/* How many requests of each class were answered so far, where other counters say so. */
+	void (*answered)(const struct service_part *part, uint64_t classes[static SERVICE_COUNTED]);
 	/* Add to `count` what is only counted when asked for. */
 	void (*count)(const struct service_part *part, uint64_t *count);
 
@@ -384,16 +399,30 @@ static inline uint64_t service_part_now(const struct service_part *part)
 	return part->thread->now;
 }
 
-/* A request that is counted in this turn has a time of its own: it was taken up earlier, or its answer waits. */
-static inline void service_part_late(struct service_part *part, enum service_class class)
+/* A request is answered in this turn. */
+static inline void service_part_answered(struct service_part *part, enum service_class class)
 {
-	part->late[class]++;
+	part->answered[class]++;
 }
 
-/* It is answered now, and was taken up then. */
-static inline void service_part_took(struct service_part *part, enum service_class class, uint64_t since)
+/* So many requests that are counted in this turn have a time of their own: they were taken up earlier, or their answers
+ * wait. */
+static inline void service_part_late(struct service_part *part, enum service_class class, uint64_t times)
 {
-	buckets_add(&part->took[class], BUCKETS_REQUEST, part->thread->now - since, 1);
+	part->late[class] += times;
+}
+
+/* So many are answered now, and were taken up then. */
+static inline void service_part_took(struct service_part *part, enum service_class class, uint64_t since,
+				     uint64_t times)
+{
+	buckets_add(&part->took[class], BUCKETS_REQUEST, part->thread->now - since, times);
+}
+
+/* A large value has arrived, perhaps in the turn in which it left. */
+static inline void service_part_moved(struct service_part *part, enum service_class class, uint64_t since)
+{
+	buckets_add(&part->took[class], BUCKETS_REQUEST, time_now() - since, 1);
 }
 
 /* Whether a request that took so long goes into the log of slow ones. */

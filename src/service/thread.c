@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#define COUNTED (SERVICE_TIMES(READ) | SERVICE_TIMES(WRITE) | SERVICE_TIMES(SCAN))
 #define LEAVE_PATIENCE TIME_S /* for a client that was told to leave: a program that is elsewhere does not hear it */
 
 void service_thread_own(struct service_thread *thread)
@@ -44,7 +45,7 @@ static int part_create(struct service_thread *thread, const struct service *serv
 		thread->part[service->id] = part;
 	else
 		free(part);
-	if (rc == 0 && service->answered)
+	if (rc == 0 && service->times & COUNTED)
 		thread->timed[thread->timed_count++] = part;
 	return rc;
 }
@@ -152,17 +153,17 @@ void service_thread_time(struct service_thread *thread, uint64_t took)
 	must(service_thread_is_mine(thread));
 	for (unsigned n = 0; n < thread->timed_count; n++) {
 		struct service_part *part = thread->timed[n];
-		uint64_t answered[SERVICE_CLASSES];
 
-		part->service->answered(part, answered);
-		for (unsigned i = 0; i < SERVICE_CLASSES; i++) {
-			uint64_t times = answered[i] - part->timed[i];
+		if (part->service->answered)
+			part->service->answered(part, part->answered);
+		for (unsigned i = 0; i < SERVICE_COUNTED; i++) {
+			uint64_t times = part->answered[i] - part->timed[i];
 
 			if (!times)
 				continue;
 			must(part->late[i] <= times);
 			buckets_add(&part->took[i], BUCKETS_REQUEST, took, times - part->late[i]);
-			part->timed[i] = answered[i];
+			part->timed[i] = part->answered[i];
 			part->late[i] = 0;
 		}
 	}

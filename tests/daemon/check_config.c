@@ -111,7 +111,7 @@ static const struct {
 	{"kv = { port = 1; }; port = 7000;", "unknown setting kv.port"},
 	{"kv = { port = 1; }; port = 7000;", "port: it stands more than once in this line"},
 	{"port = 1; port = 2;", "duplicate"},
-	{"port", "syntax error"},
+	{"port", "syntax error (RD-2601)"},
 	{"\x01\x02\xff", "syntax error"},
 	{"listen = [\"a\",];", "syntax error; there is a comma in front of this ]"},
 	{"kv = (1, 2,\n# more\n);", ":3: syntax error; there is a comma in front of this )"},

@@ -449,6 +449,59 @@ test_journal() {
 	stop_daemon
 }
 
+# Where the journal's own socket is there it gets fields; else, as above.
+test_journal_fields() {
+	local reader
+	[[ $(id -u) = 0 ]] && unshare -m mount -t tmpfs none /run 2>/dev/null || return
+	: >"$dir/fields"
+	python3 - "$dir/journal" >"$dir/fields" <<-'END' &
+	import json, socket, sys
+	s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+	s.bind(sys.argv[1])
+	while True:
+	    data, fields = s.recv(1 << 16), {}
+	    while data:
+	        name, _, rest = data.partition(b"\n")
+	        if b"=" in name:
+	            name, _, value = name.partition(b"=")
+	        else:
+	            n = int.from_bytes(rest[:8], "little")
+	            value, rest = rest[8:8 + n], rest[8 + n:]
+	            assert rest[:1] == b"\n"
+	            rest = rest[1:]
+	        fields[name.decode()] = value.decode()
+	        data = rest
+	    print(json.dumps(fields), flush=True)
+	END
+	reader=$!
+	clients+=("$reader")
+	wait_for "the journal's socket" test -S "$dir/journal"
+	configure
+	: >"$dir/log"
+	JOURNAL_STREAM=$(stat -c %d:%i "$dir/log") unshare -m sh -c 'mount -t tmpfs none /run && mkdir -p /run/systemd/journal &&
+		: >/run/systemd/journal/socket && mount --bind "$0" /run/systemd/journal/socket && exec "$@"' \
+		"$dir/journal" "$rdmad" -c "$dir/rdmad.conf" >"$dir/log" 2>&1 &
+	daemon=$!
+	wait_for "the start of rdmad" daemon_is_settled
+	tells() { jq -es "any(.[]; $1)" "$dir/fields" >/dev/null 2>&1; }
+	wait_for "readiness as fields" tells '. == {PRIORITY: "6", SYSLOG_IDENTIFIER: "rdmad", RDMAD_COMPONENT: "rdmad", MESSAGE: .MESSAGE} and
+		(.MESSAGE | startswith("rdmad: ready"))'
+	echo 'nonsense = 1;' >>"$dir/rdmad.conf"
+	kill -HUP "$daemon"
+	wait_for "an error with its number" tells '.PRIORITY == "3" and .RDMAD_ID == "RD-2601" and (.MESSAGE | endswith("(RD-2601)"))'
+	[[ ! -s $dir/log ]] || fail "what the journal took comes as text, too"
+	configure 'log.format = "json";'
+	kill -HUP "$daemon"
+	wait_for "a line of JSON with its fields" tells '.RDMAD_COMPONENT == "config" and (.MESSAGE | fromjson? | .message | startswith("reloaded"))'
+	kill "$reader"
+	wait "$reader" 2>/dev/null
+	echo 'nonsense = 1;' >>"$dir/rdmad.conf"
+	kill -HUP "$daemon"
+	logged '<3>{"time":'
+	logged '"id":"RD-2601"}'
+	stop_daemon
+}
+
 # is_json LEVEL COMPONENT MESSAGE FILE: each line is an object, whose time is now, and one of them says that.
 is_json() {
 	python3 - "$@" <<-'END'
@@ -457,7 +510,10 @@ is_json() {
 	lines = [json.loads(l[3:] if l[:1] == "<" else l) for l in open(path, encoding="utf-8")]
 	for o in lines:
 	    age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(o["time"].replace("Z", "+00:00"))
-	    assert list(o) == ["time", "level", "component", "pid", "message"] and abs(age.total_seconds()) < 3600, o
+	    ends = "(" + o.get("id", "") + ")"
+	    assert list(o)[:5] == ["time", "level", "component", "pid", "message"] and list(o)[5:] in ([], ["id"]), o
+	    assert (ends[1:4] == "RD-") == ("(RD-" in o["message"]) and (ends == "()" or o["message"].endswith(ends)), o
+	    assert abs(age.total_seconds()) < 3600, o
 	assert [level, component] in [[o["level"], o["component"]] for o in lines if message in o["message"]], lines
 	END
 }
@@ -901,7 +957,7 @@ test_silence() {
 	stop_daemon
 }
 
-parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal log_json background parent process_1 names_taken_over limits gpu notify stuck hostile_control ordinary_user system_daemon strange_socket silence)
+parts=(options manual configuration machine pipes print life shared_memory end_at_once default_limits in_use reload log_file log_full journal journal_fields log_json background parent process_1 names_taken_over limits gpu notify stuck hostile_control ordinary_user system_daemon strange_socket silence)
 [[ $# == 0 ]] || parts=("$@")
 for part in "${parts[@]}"; do
 	echo "$part"

@@ -64,17 +64,18 @@ static json_t *buckets_json(const struct buckets *b, struct buckets_scale scale)
 			 (json_int_t)b->sum);
 }
 
-static json_t *durations_json(const struct daemon *d, const struct service_counts *counts)
+/* Durations of the classes from `first` to before `end`. */
+static json_t *durations_json(const struct daemon *d, const struct service_counts *counts, unsigned first, unsigned end)
 {
-	static const char *const names[] = {
-		[SERVICE_READ] = "read", [SERVICE_WRITE] = "write", [SERVICE_SCAN] = "scan"};
+	static const char *const names[] = {[SERVICE_READ] = "read", [SERVICE_WRITE] = "write", [SERVICE_SCAN] = "scan",
+					    [SERVICE_JOB] = "job",   [SERVICE_IN] = "in",       [SERVICE_OUT] = "out"};
 	json_t *o = json_object();
 
 	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
 		json_t *classes = json_object();
 
-		for (unsigned i = 0; i < SERVICE_CLASSES; i++)
-			if (service_is_open(&d->shared, id) && service_find(id)->answered)
+		for (unsigned i = first; i < end; i++)
+			if (service_is_open(&d->shared, id) && service_find(id)->times & 1u << i)
 				json_object_set_new(classes, names[i],
 						    buckets_json(&counts->took[id][i], BUCKETS_REQUEST));
 		json_object_set_new(o, wire_service_name(id), classes);
@@ -181,7 +182,8 @@ json_t *metrics_gather(const struct status *status)
 	json_object_set_new(o, "transports", transports_json(d));
 	json_object_set_new(o, "connections_of", connections_json(d, &status->total));
 	json_object_set_new(o, "refused_of", refused_json(d, &status->total));
-	json_object_set_new(o, "durations", durations_json(d, &status->total.service));
+	json_object_set_new(o, "durations", durations_json(d, &status->total.service, 0, SERVICE_REQUESTS));
+	json_object_set_new(o, "moves", durations_json(d, &status->total.service, SERVICE_REQUESTS, SERVICE_CLASSES));
 	json_object_set_new(o, "turns", buckets_json(&status->total.turns, BUCKETS_REQUEST));
 	json_object_set_new(o, "busy", busy_json(status));
 	json_object_set_new(o, "devices", devices_json(d));

@@ -120,6 +120,9 @@ const struct metric metrics[] = {
 	      "Large values that came and went: moved by RDMA, or pushed behind their message.",
 	      {"in,rdma", "counters.kv_reads"}, {"in,pushed", "counters.kv_pulls"}, {"out,rdma", "counters.kv_writes"},
 	      {"out,pushed", "counters.kv_pushes"}),
+	HISTOGRAM("rdmad_transfer_duration_seconds", "service,direction",
+	      "How long large values took: from the request until they were here; from when they left until the client "
+	      "had them.", ONE("moves.*.*")),
 	GAUGE("rdmad_transfer_memory_bytes", "", "Memory of large values under way.", ONE("store.transfer_bytes")),
 	COUNTER("rdmad_kv_waits_total", "for",
 	      "Requests that waited for memory of large values, and answers that waited for the log.",

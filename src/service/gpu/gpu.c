@@ -440,6 +440,7 @@ const struct service service_gpu = {
 	.arm = gpu_service_thread_arm,
 	.disarm = gpu_service_thread_disarm,
 	.end = gpu_service_thread_end,
+	.times = SERVICE_TIMES(JOB),
 	.count = gpu_service_thread_count,
 	.ops = &gpu_agent_ops,
 	.agent_new = gpu_agent_new,

@@ -99,6 +99,7 @@ struct gpu_agent_job {
 	struct wire_remote input, output;
 	void *to;         /* where the input goes */
 	const void *from; /* where the output is */
+	uint64_t since;   /* when it came */
 };
 
 /* One connection and its session. */

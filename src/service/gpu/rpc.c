@@ -145,6 +145,7 @@ int gpu_agent_rpc_job(struct gpu_agent *a, const struct wire_record *request, co
 		.to = input,
 		.input = asked.input,
 		.output = asked.output,
+		.since = service_part_now(&a->thread->part),
 		.next = *bucket,
 	};
 	*bucket = job;
@@ -228,6 +229,7 @@ static int post_answers(struct gpu_agent *a, unsigned count)
 		return rc;
 	for (struct gpu_agent_job **end = &first; count > 0; count--, end = &job->next) {
 		job = *end = job_forget_first(a);
+		service_part_took(&a->thread->part, SERVICE_JOB, job->since, 1);
 		if (!reply)
 			continue;
 		/* To a client that takes no immediates; room for all of a chain was made with the first. */

@@ -382,17 +382,17 @@ static void reply_commit(struct conn *conn, struct kv_agent *agent, const struct
 
 void kv_late(struct kv_agent *agent, const struct wire_record *request)
 {
-	service_part_late(&agent->thread->part, class_of[operations[request->op].counter]);
+	service_part_late(&agent->thread->part, class_of[operations[request->op].counter], 1);
 }
 
 void kv_took(struct kv_agent *agent, const struct wire_record *request, uint64_t since)
 {
-	service_part_took(&agent->thread->part, class_of[operations[request->op].counter], since);
+	service_part_took(&agent->thread->part, class_of[operations[request->op].counter], since, 1);
 }
 
-static void kv_answered(const struct service_part *part, uint64_t classes[static SERVICE_CLASSES])
+static void kv_answered(const struct service_part *part, uint64_t classes[static SERVICE_COUNTED])
 {
-	memset(classes, 0, SERVICE_CLASSES * sizeof(classes[0]));
+	memset(classes, 0, SERVICE_COUNTED * sizeof(classes[0]));
 	for (unsigned i = KV_COUNT_OPERATIONS; i < COUNT_END; i++)
 		classes[class_of[i]] += part->count[i];
 }
@@ -520,6 +520,8 @@ const struct service service_kv = {
 	.agent_new = kv_agent_new,
 	.agent_free = free,
 	.quiet = kv_agent_quiet,
+	.times = SERVICE_TIMES(READ) | SERVICE_TIMES(WRITE) | SERVICE_TIMES(SCAN) | SERVICE_TIMES(IN) |
+		 SERVICE_TIMES(OUT),
 	.answered = kv_answered,
 	.answers_each = true,
 	.revised = kv_agent_revised,

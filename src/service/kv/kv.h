@@ -356,7 +356,7 @@ struct kv_transfer {
 	unsigned coming;       /* and not here yet */
 	bool failed;           /* one of them */
 	struct wire_put put;   /* zeros: always, for ever */
-	uint64_t since;        /* of a SET: when it was taken up */
+	uint64_t since;        /* of a SET: when it was taken up; of a GET: when its bytes left */
 	uint64_t key_hash;
 	uint64_t version;
 	enum wire_status status;

@@ -195,7 +195,9 @@ static void kv_get_done(struct conn_transfer *wire, enum fabric_status status)
 	struct kv_transfer *t = container_of(wire, struct kv_transfer, wire);
 
 	must(t->state == KV_TRANSFER_WRITING);
-	(void)status; /* a failed write ends the connection, and the answer behind it never arrives */
+	/* A failed write ends the connection, and the answer behind it never arrives. */
+	if (status == FABRIC_OK)
+		service_part_moved(&t->agent->thread->part, SERVICE_OUT, t->since);
 	store_unpin(t->agent->thread->store, &t->ref);
 	transfer_give(t);
 }
@@ -222,6 +224,7 @@ static int write_post(struct conn *conn, struct kv_transfer *t)
 
 	if (rc != 0)
 		return rc;
+	t->since = kv_now(t->agent->thread);
 	kv_transfer_set_state(t, KV_TRANSFER_WRITING);
 	kv_agent_count(t->agent, KV_COUNT_WRITES);
 	return 0;
@@ -338,6 +341,7 @@ static void push_value(struct conn *conn, struct kv_agent *agent, const struct w
 	char *body = (char *)(reply + 1);
 
 	t->wire.done = kv_get_done;
+	t->since = kv_now(agent->thread);
 	kv_transfer_set_state(t, KV_TRANSFER_WRITING);
 	kv_agent_count(agent, KV_COUNT_PUSHES);
 	conn_push(conn, &t->wire, reply, &(struct fabric_sge){t->ref.addr, t->ref.len, agent->arena});
@@ -474,12 +478,14 @@ static void piece_done(struct conn *conn, struct kv_transfer *t, enum fabric_sta
 		conn_wait_writable(conn); /* the next one is asked for there: that may take a while */
 	if (t->coming)
 		return;
-	if (t->failed)
+	if (t->failed) {
 		set_give_up(t);
-	else if (t->asked == t->ref.len)
+	} else if (t->asked == t->ref.len) {
+		service_part_moved(&t->agent->thread->part, SERVICE_IN, t->since);
 		set_publish(conn, t, kv_gate_refused(t->agent->thread));
-	else
+	} else {
 		kv_transfer_set_state(t, KV_TRANSFER_GROWING);
+	}
 }
 
 static void kv_set_done(struct conn_transfer *wire, enum fabric_status status)

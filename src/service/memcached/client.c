@@ -294,11 +294,29 @@ client_command_timed(struct memcached_client *c, struct memc_command *command, c
 	return 0;
 }
 
+static enum service_class class_of(const struct memc_command *command)
+{
+	if (command->id == MEMC_FLUSH)
+		return SERVICE_SCAN;
+	return access_of(command) & WRITES || command->touches ? SERVICE_WRITE : SERVICE_READ;
+}
+
 static int client_serve(struct memcached_client *c, struct memc_command *command, const struct memcached_data *data)
 {
+	int rc;
+
 	if (text_slow_is_on(&c->thread->part, c->begun))
-		return client_command_timed(c, command, data);
-	return client_command(c, command, data);
+		rc = client_command_timed(c, command, data);
+	else
+		rc = client_command(c, command, data);
+	if (likely(rc == 0)) {
+		text_gate_answered(&c->gate, class_of(command), c->since, c->tells);
+		c->since = 0;
+		return 0;
+	}
+	c->since = c->since ? c->since : memcached_now(c);
+	text_again(c->stream, c->thread->shared->kv);
+	return rc;
 }
 
 /*
@@ -312,6 +330,7 @@ static void line_end(struct memcached_client *c)
 	c->line.at = NULL;
 	c->line.len = 0;
 	c->pending = false;
+	c->since = 0;
 }
 
 /* The next bytes of it. */
@@ -340,6 +359,7 @@ static ssize_t large_begin(struct memcached_client *c, const char *at)
 				       .key_len = command->key.len,
 				       .error = command->error ? -EPROTO : client_may(c, command),
 				       .coming = true};
+	c->since = memcached_now(c);
 	large_go(c);
 	return (ssize_t)len;
 }
@@ -348,10 +368,13 @@ static void client_received(struct stream *stream)
 {
 	struct memcached_client *c = stream_context(stream);
 
-	if (c->large.done < c->large.len)
+	if (c->large.done < c->large.len) {
 		large_go(c);
-	else
-		c->large.coming = false;
+		return;
+	}
+	c->large.coming = false;
+	if (c->large.ref.item)
+		service_part_moved(&c->thread->part, SERVICE_IN, c->since);
 }
 
 /* Behind a long value: the line's end, by which it is whole. */
@@ -374,7 +397,6 @@ static ssize_t large_finish(struct memcached_client *c, const char *at, size_t l
 		bool again = c->pending;
 
 		c->pending = true;
-		text_again(c->stream, c->thread->shared->kv);
 		return again ? 0 : 2;
 	}
 	rc = c->pending;
@@ -427,10 +449,8 @@ static ssize_t client_take(struct memcached_client *c, const char *at, size_t le
 			command->error = "CLIENT_ERROR bad data chunk";
 		command->quiet &= !command->error || !command->meta;
 	}
-	if (client_serve(c, command, &data) != 0) {
-		text_again(c->stream, c->thread->shared->kv);
+	if (client_serve(c, command, &data) != 0)
 		return 0;
-	}
 	*whole = true;
 	return (ssize_t)used;
 }
@@ -447,6 +467,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		large_go(c);
 		return 0;
 	}
+	text_gate_begin(&c->gate);
 	while ((used < len || c->pending) && whole && text_goes_on(stream, &c->thread->pins, c->out->len, ++commands) &&
 	       !c->closing) {
 		n = client_take(c, at + used, len - used, &whole);
@@ -494,7 +515,7 @@ void memcached_client_revised(struct memcached_client *c)
 void memcached_client_begin(struct memcached_client *c, struct stream *stream)
 {
 	c->stream = stream;
-	text_gate_init(&c->gate, c->thread->kv, stream);
+	text_gate_init(&c->gate, &c->thread->part, c->thread->kv, stream);
 	memcached_client_revised(c);
 	atomic_fetch_add_explicit(&c->thread->shared->clients, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&c->thread->shared->accepted, 1, memory_order_relaxed);

@@ -127,6 +127,7 @@ const struct service service_memcached = {
 	.part_size = sizeof(struct memcached_thread),
 	.part_init = memcached_thread_init,
 	.part_clear = memcached_thread_clear,
+	.times = SERVICE_TIMES(READ) | SERVICE_TIMES(WRITE) | SERVICE_TIMES(SCAN) | SERVICE_TIMES(IN),
 	.door = text_door,
 	.refusal = memcached_refusal,
 	.stream = memcached_take,

@@ -334,6 +334,12 @@ static bool fast_set(struct resp_client *c, const struct resp_arg *argv)
 	return true;
 }
 
+static void client_answered(struct resp_client *c, unsigned id)
+{
+	resp_count(&c->thread->calls[id]);
+	text_gate_answered(&c->gate, c->thread->timed.class, c->since, c->tells);
+}
+
 /* Carry out a command as one step, again if others disturb it. 0: it was answered; -EAGAIN. */
 static int client_run(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		      unsigned argc)
@@ -347,7 +353,7 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 
 	if ((command->id == RESP_CMD_GET && !c->track && fast_get(c, &argv[1])) ||
 	    (command->id == RESP_CMD_SET && argc == 3 && fast_set(c, argv))) {
-		resp_count(&c->thread->calls[command->id]);
+		client_answered(c, command->id);
 		return 0;
 	}
 	for (unsigned i = 0; i < RUNS && rc == -ESTALE; i++) {
@@ -372,7 +378,7 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 	} else if (rc != 0) {
 		resp_reply_errno(c, rc);
 	}
-	resp_count(&c->thread->calls[command->id]);
+	client_answered(c, command->id);
 	if (c->out->len > len && c->out->at[len] == '-')
 		resp_count(&c->thread->failed[command->id]);
 	return 0;
@@ -543,6 +549,8 @@ static void client_received(struct stream *stream)
 		return;
 	}
 	c->large.coming = false;
+	if (c->large.ref.item)
+		service_part_moved(&c->thread->part, SERVICE_IN, c->since);
 	resp_take_large(&c->parser, c->large.at);
 }
 
@@ -559,6 +567,7 @@ static bool large_begin(struct resp_client *c, const char *at)
 				       .key = (size_t)(p->argv[1].at - at),
 				       .key_len = p->argv[1].len,
 				       .coming = true};
+	c->since = resp_now(c);
 	large_go(c);
 	return true;
 }
@@ -578,15 +587,23 @@ static struct resp_limits limits_of(const struct resp_client *c)
 static void client_end_command(struct resp_client *c)
 {
 	text_value_end(&c->large, c->thread->store);
+	c->since = 0;
 	if (c->head.len)
 		head_end(c);
+}
+
+/* The command comes again. */
+static void client_wait(struct resp_client *c)
+{
+	c->since = c->since ? c->since : resp_now(c);
+	text_again(c->stream, c->thread->shared->kv);
 }
 
 /* The command in the head once more. False: it has to wait still. */
 static bool client_take_pending(struct resp_client *c)
 {
 	if (client_serve(c, c->parser.argv, c->parser.argc) != 0) {
-		text_again(c->stream, c->thread->shared->kv);
+		client_wait(c);
 		return false;
 	}
 	c->pending = false;
@@ -628,7 +645,7 @@ static ssize_t client_take(struct resp_client *c, const char *at, size_t len, bo
 	if (rc == 0)
 		client_end_command(c);
 	else
-		text_again(c->stream, c->thread->shared->kv);
+		client_wait(c);
 	/* A command in the head is kept whole; the bytes of another come again. */
 	c->pending = rc != 0 && before;
 	return rc == 0 || before ? (ssize_t)(c->parser.used - before) : 0;
@@ -650,6 +667,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	if (atomic_load_explicit(&c->seen.killed, memory_order_acquire)) /* its thread is told to close it */
 		return 0;
 	c->out->three = c->three;
+	text_gate_begin(&c->gate);
 	if (c->pending && !client_take_pending(c))
 		return 0;
 	while (used < len && whole && text_goes_on(stream, &c->thread->pins, c->out->len, ++commands) && !c->closing) {
@@ -712,7 +730,7 @@ void resp_client_begin(struct resp_client *c, struct stream *stream)
 	struct resp_shared *shared = c->thread->shared;
 
 	c->stream = stream;
-	text_gate_init(&c->gate, c->thread->kv, stream);
+	text_gate_init(&c->gate, &c->thread->part, c->thread->kv, stream);
 	resp_seen_begin(c);
 	resp_client_revised(c);
 	pthread_mutex_lock(&shared->lock);

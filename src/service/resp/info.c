@@ -104,6 +104,24 @@ void resp_errors_reset(struct resp_shared *shared)
  * Numbers of all threads
  */
 
+/* What is on all keys is a class of its own; a step of several commands may write. */
+static enum service_class class_of(unsigned id)
+{
+	switch (id) {
+	case RESP_CMD_KEYS:
+	case RESP_CMD_SCAN:
+	case RESP_CMD_FLUSHDB:
+	case RESP_CMD_FLUSHALL:
+		return SERVICE_SCAN;
+	case RESP_CMD_EXEC:
+	case RESP_CMD_EVAL:
+	case RESP_CMD_EVALSHA:
+		return SERVICE_WRITE;
+	default:
+		return id < RESP_IDS && resp_commands[id].flags & RESP_WRITE ? SERVICE_WRITE : SERVICE_READ;
+	}
+}
+
 void resp_time(struct resp_thread *thread, unsigned id)
 {
 	struct resp_timed *timed = &thread->timed;
@@ -112,7 +130,7 @@ void resp_time(struct resp_thread *thread, unsigned id)
 	if (timed->id != RESP_IDS)
 		atomic_store_explicit(&thread->ns[timed->id], GET(thread->ns[timed->id]) + now - timed->since,
 				      memory_order_relaxed);
-	*timed = (struct resp_timed){.since = now, .id = id};
+	*timed = (struct resp_timed){.since = now, .id = id, .class = class_of(id)};
 }
 
 static void add_thread(const struct resp_thread *thread, struct resp_totals *out)

@@ -174,6 +174,7 @@ const struct service service_resp = {
 	.part_size = sizeof(struct resp_thread),
 	.part_init = resp_thread_init,
 	.part_clear = resp_thread_clear,
+	.times = SERVICE_TIMES(READ) | SERVICE_TIMES(WRITE) | SERVICE_TIMES(SCAN) | SERVICE_TIMES(IN),
 	.tick = resp_sample,
 	.progress = resp_watch_turn,
 	.arm = resp_watch_arm,

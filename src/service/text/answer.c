@@ -63,26 +63,78 @@ void text_write(struct stream *stream, struct store *store, struct text_pins *pi
 	pins->bytes = 0;
 }
 
+/* They leave behind those that are held already. */
+static struct text_held *held_add(struct text_gate *gate, uint64_t tells, uint64_t since)
+{
+	struct text_held *last = gate->helds ? &gate->held[gate->helds - 1] : NULL;
+
+	tells = MAX(tells, last ? last->tells : 0);
+	if (!last || (gate->helds < TEXT_HELDS && (last->tells != tells || last->since != since))) {
+		last = &gate->held[gate->helds++];
+		*last = (struct text_held){.since = since};
+	}
+	last->tells = tells;
+	return last;
+}
+
+/* Answers that tell of what is on disk have left. */
+static void held_end(struct text_gate *gate, uint64_t durable)
+{
+	unsigned n = 0;
+
+	for (; n < gate->helds && gate->held[n].tells <= durable; n++)
+		for (unsigned i = 0; i < SERVICE_COUNTED; i++)
+			service_part_took(gate->part, i, gate->held[n].since, gate->held[n].times[i]);
+	if (!n)
+		return;
+	gate->helds -= n;
+	memmove(gate->held, gate->held + n, gate->helds * sizeof(gate->held[0]));
+}
+
 /* What is held waits for the log, which wakes this. */
 static void gate_look(struct kv_waiter *waiter, uint64_t durable, bool failed)
 {
 	struct text_gate *gate = container_of(waiter, struct text_gate, waiter);
 
 	stream_release_to(gate->stream, durable);
+	held_end(gate, durable);
 	if (stream_held(gate->stream) == UINT64_MAX)
 		kv_gate_wait_end(gate->kv, waiter);
 	else if (failed)
 		stream_close(gate->stream, -EIO, "the log failed: what it wrote is not on disk");
 }
 
-void text_gate_init(struct text_gate *gate, struct kv_thread *kv, struct stream *stream)
+void text_gate_init(struct text_gate *gate, struct service_part *part, struct kv_thread *kv, struct stream *stream)
 {
-	*gate = (struct text_gate){.waiter.look = gate_look, .kv = kv, .stream = stream};
+	*gate = (struct text_gate){.waiter.look = gate_look, .part = part, .kv = kv, .stream = stream};
+}
+
+void text_gate_answered_late(struct text_gate *gate, enum service_class class, uint64_t since, uint64_t tells)
+{
+	service_part_late(gate->part, class, 1);
+	if (gate->helds || tells > kv_gate_durable(gate->kv))
+		held_add(gate, tells, since)->times[class]++;
+	else
+		service_part_took(gate->part, class, since, 1);
 }
 
 void text_gate_hold(struct text_gate *gate, uint64_t tells)
 {
-	if (tells <= kv_gate_durable(gate->kv))
+	uint64_t durable = kv_gate_durable(gate->kv);
+	struct text_held *held;
+
+	if (unlikely(gate->helds))
+		held_end(gate, durable);
+	if (tells <= durable && !gate->helds)
+		return;
+	held = held_add(gate, tells, service_part_now(gate->part));
+	for (unsigned i = 0; i < SERVICE_COUNTED; i++) {
+		uint64_t times = gate->part->answered[i] - gate->part->late[i] - gate->before[i];
+
+		service_part_late(gate->part, i, times);
+		held->times[i] += times;
+	}
+	if (tells <= durable)
 		return;
 	stream_hold(gate->stream, tells);
 	kv_gate_wait(gate->kv, &gate->waiter, tells);

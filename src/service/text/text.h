@@ -40,15 +40,43 @@ void text_pins_cut(struct text_pins *pins, struct store *store, unsigned count);
 /* All of it leaves, in its order; no pins are left here. */
 void text_write(struct stream *stream, struct store *store, struct text_pins *pins, const char *bytes, size_t len);
 
+#define TEXT_HELDS 8u /* of a stream that are told apart; beyond them the last one grows */
+
+/* Answers that are held: how many of each class, since when. */
+struct text_held {
+	uint64_t tells, since;
+	uint64_t times[SERVICE_COUNTED];
+};
+
 /* What a stream's answers wait for. */
 struct text_gate {
 	struct kv_waiter waiter;
 	struct kv_thread *kv;
 	struct stream *stream;
+	/* For the durations of the part's commands. */
+	struct service_part *part;
+	uint64_t before[SERVICE_COUNTED];  /* answered before this visit */
+	struct text_held held[TEXT_HELDS]; /* `tells` rises */
+	unsigned helds;
 };
 
-void text_gate_init(struct text_gate *gate, struct kv_thread *kv, struct stream *stream);
-/* What is written from now on tells of that change, and leaves when it is on disk. */
+void text_gate_init(struct text_gate *gate, struct service_part *part, struct kv_thread *kv, struct stream *stream);
+/* A visit begins, in which commands are answered. */
+static inline void text_gate_begin(struct text_gate *gate)
+{
+	for (unsigned i = 0; i < SERVICE_COUNTED; i++)
+		gate->before[i] = gate->part->answered[i] - gate->part->late[i];
+}
+/* One is answered, and tells of that change. `since`: when it came, before this visit. */
+void text_gate_answered_late(struct text_gate *gate, enum service_class class, uint64_t since, uint64_t tells);
+/* The same; 0: it came in this visit. One that came in this turn takes as long as any other of it. */
+static inline void text_gate_answered(struct text_gate *gate, enum service_class class, uint64_t since, uint64_t tells)
+{
+	service_part_answered(gate->part, class);
+	if (unlikely(since && since != service_part_now(gate->part)))
+		text_gate_answered_late(gate, class, since, tells);
+}
+/* The answers of this visit, which are written behind this, tell of that change, and leave when it is on disk. */
 void text_gate_hold(struct text_gate *gate, uint64_t tells);
 void text_gate_end(struct text_gate *gate); /* when the stream is closed; of one in zeros, too */
 

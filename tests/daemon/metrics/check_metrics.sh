@@ -45,9 +45,18 @@ test_table() {
 	ends 0 "SUCCESS: $(jq '[.panels[].targets[]] | length' "$srcdir/etc/rdmad-dashboard.json") rules found" promtool check rules --lint=none "$dir/panels.yml"
 }
 
+# Each large value that went this way has a duration, once it is there.
+all_moved() {
+	local counted
+	expect 0 metrics
+	counted=$(($(value "rdmad_transfers_total{direction=\"$1\",way=\"rdma\"}") + $(value "rdmad_transfers_total{direction=\"$1\",way=\"pushed\"}")))
+	((counted > 0)) && [[ $(value "rdmad_transfer_duration_seconds_count{service=\"kv\",direction=\"$1\"}") == "$counted" ]]
+}
+
 test_numbers() {
 	mkdir -p "$dir/kept"
-	configure "log = { directory = \"$dir/kept\"; policy = \"always\"; };" 'resp.listen = ["127.0.0.1:0"];'
+	configure "log = { directory = \"$dir/kept\"; policy = \"always\"; };" 'resp.listen = ["127.0.0.1:0"];' \
+		'memcached.listen = ["127.0.0.1:0"];' "gpu = { backend = \"cpu\"; program = \"$builddir/rdmad-gpu\"; };"
 	start_daemon
 	server=${servers[0]}
 	expect 0 metrics
@@ -86,6 +95,11 @@ test_numbers() {
 		for name in $names; do counted=$((counted + $(value "rdmad_requests_total{service=\"kv\",operation=\"$name\"}"))); done
 		has "rdmad_request_duration_seconds_count{service=\"kv\",class=\"$class\"}" "$counted"
 	done
+	# Large values, both ways, beside their counters.
+	expect 0 bench kv -n 100 -s 100K -o get -c 2 -k 50
+	expect 0 metrics
+	for way in in out; do wait_for "the durations of large values $way" all_moved $way; done
+	expect 0 metrics
 	awk '/^rdmad_worker_turn_duration_seconds_count/ { turns = $2 } /^rdmad_worker_busy_seconds_total/ { busy += $2 }
 		END { exit !(turns > 0 && busy > 0) }' "$dir/out" || fail "the workers did nothing"
 	# Each metric of a daemon with a log and without devices is there.
@@ -93,6 +107,50 @@ test_numbers() {
 	cut -f1 "$dir/table" | grep -Ev '^rdmad_(rdma_port|gpu_sessions|gpu_sessions_limit$|client_used|memlock)' | sort | comm -13 "$dir/told" - >"$dir/lacking"
 	[[ ! -s $dir/lacking ]] || fail "without: $(tr '\n' ' ' <"$dir/lacking")"
 	control metrics | jq -e '.ok and (.text | startswith("# HELP "))' >/dev/null || fail "--json metrics"
+}
+
+# took SERVICE NUMBER...: requests of each class that have a duration; they have when the daemon's turn with their answers has ended.
+took() {
+	local service=$1 class
+	shift
+	expect 0 metrics
+	for class in read write scan; do
+		[[ $(value "rdmad_request_duration_seconds_count{service=\"$service\",class=\"$class\"}") == "$1" ]] || return 1
+		shift
+	done
+}
+has_moved() { expect 0 metrics && [[ $(value "rdmad_transfer_duration_seconds_count{service=\"$1\",direction=\"in\"}") == 1 ]]; }
+
+# talk SERVICE LINES LAST: what a client says, until an answer is LAST.
+talk() {
+	local port fd line
+	port=$(sed -n "s/.*listening on tcp 127.0.0.1:\([0-9]*\) for $1\$/\1/p" "$dir/log")
+	exec {fd}<>"/dev/tcp/127.0.0.1/$port"
+	printf '%b' "$2" >&"$fd"
+	while read -t 60 -r -u "$fd" line && line=${line%$'\r'} && [[ $line != "$3" ]]; do :; done
+	[[ $line == "$3" ]] || fail "$1: no answer is \"$3\""
+	exec {fd}>&-
+}
+
+# Requests of other protocols have durations, too: what waits for the log among them, and long values.
+test_durations() {
+	local long
+	long=$(printf '%0100000d' 0)
+	wait_for "no commands" took resp 0 0 0
+	talk resp 'SET x 1\r\nGET x\r\nGET none\r\nKEYS *\r\nMULTI\r\nSET y 1\r\nGET y\r\nEXEC\r\nECHO end\r\n' end
+	wait_for "durations of Redis's commands" took resp 4 2 1 # MULTI and ECHO beside both GETs; EXEC is one of those that write
+	talk resp "*3\\r\\n\$3\\r\\nSET\\r\\n\$1\\r\\nx\\r\\n\$100000\\r\\n$long\\r\\nECHO end\\r\\n" end
+	wait_for "that of a long value" took resp 5 3 1
+	wait_for "its way" has_moved resp
+	talk memcached "set x 0 0 1\\r\\n1\\r\\nget x none\\r\\nmg x v\\r\\nincr x 1\\r\\nflush_all\\r\\nset y 0 0 100000\\r\\n$long\\r\\nmn\\r\\n" MN
+	wait_for "durations of memcached's commands" took memcached 3 3 1
+	wait_for "the way of a long value" has_moved memcached
+	expect 0 metrics
+	has 'rdmad_request_duration_seconds_count{service="gpu",class="job"}' 0
+	expect 0 bench gpu -n 20 -m rpc
+	expect 0 metrics
+	has 'rdmad_request_duration_seconds_count{service="gpu",class="job"}' "$(value 'rdmad_requests_total{service="gpu",operation="quantize"}')"
+	[[ $(value 'rdmad_request_duration_seconds_sum{service="gpu",class="job"}') != 0 ]] || fail "jobs took no time"
 }
 
 # Connections are counted while they are there, by what they go by and what they want.
@@ -139,6 +197,7 @@ test_reload() {
 
 test_table
 test_numbers
+test_durations
 test_connections
 test_reload
 conclude
