@@ -257,7 +257,7 @@ int cluster_parse(const char *path, const char *text, size_t length, struct clus
 	int rc = 0;
 
 	if (length > CLUSTER_TEXT_MAX)
-		return log_fail(-EINVAL, "cluster", "%s has %zu bytes, more than %u", path, length, CLUSTER_TEXT_MAX);
+		return log_fail(-EINVAL, "cluster", "%s has more than %u bytes", path, CLUSTER_TEXT_MAX);
 	scratch = malloc(CLUSTER_TEXT_MAX + 1);
 	if (!scratch)
 		return log_fail(-ENOMEM, "cluster", "%s: no memory", path);
