@@ -187,11 +187,11 @@ static int compare_names(const void *a, const void *b)
 static int parse_lines(const char *path, const char *text, size_t length, const char *const *services,
 		       struct auth_clients *clients)
 {
-	struct auth_lines lines = auth_lines(text, length);
+	struct words_lines lines = words_lines(text, length);
 	struct parser p = {.path = path, .services = services};
 	int rc;
 
-	while (auth_lines_next(&lines)) {
+	while (words_lines_next(&lines)) {
 		p.line = lines.number;
 		if (lines.length > UINT16_MAX)
 			return complain(&p, "", "the line is longer than 65535 bytes");
@@ -214,11 +214,11 @@ int auth_clients_parse(const char *path, const char *text, size_t length, const 
 		       struct auth_clients **out)
 {
 	struct auth_clients *clients = calloc(1, sizeof(*clients));
-	struct auth_lines lines = auth_lines(text, length);
+	struct words_lines lines = words_lines(text, length);
 	size_t most = 1;
 	int rc = -ENOMEM;
 
-	while (auth_lines_next(&lines))
+	while (words_lines_next(&lines))
 		most++;
 	if (clients)
 		clients->client = calloc(most, sizeof(clients->client[0]));

@@ -87,30 +87,3 @@ int auth_file_read(const char *path, bool secret, char **text, size_t *length)
 	close(fd);
 	return rc;
 }
-
-struct auth_lines auth_lines(const char *text, size_t length)
-{
-	return (struct auth_lines){.next = text, .end = text + length};
-}
-
-bool auth_lines_next(struct auth_lines *lines)
-{
-	while (lines->next < lines->end) {
-		const char *at = lines->next;
-		const char *end = memchr(at, '\n', (size_t)(lines->end - at));
-
-		end = end ? end : lines->end;
-		lines->next = end + 1;
-		lines->number++;
-		while (at < end && (*at == ' ' || *at == '\t'))
-			at++;
-		while (at < end && (end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\r'))
-			end--;
-		if (at == end || *at == '#')
-			continue;
-		lines->line = at;
-		lines->length = (size_t)(end - at);
-		return true;
-	}
-	return false;
-}

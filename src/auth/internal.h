@@ -19,16 +19,6 @@ int auth_file_read(const char *path, bool secret, char **text, size_t *length);
 int auth_file_read_open(int fd, const char *path, bool secret, char **text, size_t *length);
 void auth_file_end(char *text, size_t length); /* wipes and frees */
 
-/* The lines of a text that are not empty and no comment. */
-struct auth_lines {
-	const char *next, *end;
-	const char *line; /* this one, without blanks at its ends */
-	size_t length;
-	unsigned number; /* from 1 on */
-};
-struct auth_lines auth_lines(const char *text, size_t length);
-bool auth_lines_next(struct auth_lines *lines);
-
 /*
  * keys.c, clients.c: tables of the text of a file, of which `path` is the name in messages.
  */

@@ -19,9 +19,7 @@ void auth_wipe(void *secret, size_t size)
 
 bool auth_name_valid(const char *name)
 {
-	size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-
-	return n > 0 && n <= AUTH_NAME_MAX && !name[n];
+	return words_is_name(name, AUTH_NAME_MAX);
 }
 
 int auth_key_new(unsigned id, const char *name, struct auth_key *out)

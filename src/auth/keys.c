@@ -21,11 +21,11 @@ static int compare_ids(const void *a, const void *b)
 
 static unsigned line_of(const char *text, size_t length, uint16_t id)
 {
-	struct auth_lines lines = auth_lines(text, length);
+	struct words_lines lines = words_lines(text, length);
 	struct auth_key key;
 	unsigned last = 0;
 
-	while (auth_lines_next(&lines))
+	while (words_lines_next(&lines))
 		if (!auth_key_parse(lines.line, lines.length, &key) && key.id == id)
 			last = lines.number;
 	auth_wipe(&key, sizeof(key));
@@ -35,10 +35,10 @@ static unsigned line_of(const char *text, size_t length, uint16_t id)
 /* 0, or -EINVAL, logged with the line. */
 static int fill_table(const char *path, const char *text, size_t length, struct auth_keys *keys)
 {
-	struct auth_lines lines = auth_lines(text, length);
+	struct words_lines lines = words_lines(text, length);
 	const char *why;
 
-	while (auth_lines_next(&lines)) {
+	while (words_lines_next(&lines)) {
 		why = auth_key_parse(lines.line, lines.length, &keys->key[keys->count]);
 		if (why) {
 			log_error("auth", "%s:%u: %s", path, lines.number, why);
@@ -58,12 +58,12 @@ static int fill_table(const char *path, const char *text, size_t length, struct 
 
 int auth_keys_parse(const char *path, const char *text, size_t length, bool empty, struct auth_keys **out)
 {
-	struct auth_lines lines = auth_lines(text, length);
+	struct words_lines lines = words_lines(text, length);
 	struct auth_keys *keys;
 	size_t most = 0;
 	int rc = -ENOMEM;
 
-	while (auth_lines_next(&lines))
+	while (words_lines_next(&lines))
 		most++;
 	/* It gives memory whose end is that of a page, so the size decides of the alignment. */
 	keys = sodium_malloc((sizeof(*keys) + most * sizeof(keys->key[0]) + 15) & ~(size_t)15);
@@ -122,7 +122,7 @@ const struct auth_key *auth_keys_at(const struct auth_keys *keys, size_t index)
 
 int auth_key_load(const char *path, struct auth_key *out)
 {
-	struct auth_lines lines;
+	struct words_lines lines;
 	const char *why = "it has no key: rdmactl key new NAME";
 	size_t length;
 	char *text;
@@ -130,8 +130,8 @@ int auth_key_load(const char *path, struct auth_key *out)
 
 	if (rc != 0)
 		return rc;
-	lines = auth_lines(text, length);
-	if (auth_lines_next(&lines))
+	lines = words_lines(text, length);
+	if (words_lines_next(&lines))
 		why = auth_key_parse(lines.line, lines.length, out);
 	auth_file_end(text, length);
 	if (!why)

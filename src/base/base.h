@@ -270,6 +270,17 @@ unsigned words_distance(const char *a, const char *b);
 /* A row of a list for people, in lines of less than 80 columns: what it is about, and what is said of that from the
  * column on. */
 void words_row(FILE *out, const char *left, unsigned column, const char *text);
+/* 1 to `most` letters, digits and "._-". */
+bool words_is_name(const char *text, size_t most);
+/* The lines of a text that are not empty and no comment, which begins with #. */
+struct words_lines {
+	const char *next, *end;
+	const char *line; /* this one, without blanks at its ends */
+	size_t length;
+	unsigned number; /* from 1 on */
+};
+struct words_lines words_lines(const char *text, size_t length);
+bool words_lines_next(struct words_lines *lines);
 
 /*
  * units.c: sizes and times as people write them.

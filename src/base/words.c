@@ -1,4 +1,4 @@
-/* words.c: how far a word is from the one that was meant; text in columns. */
+/* words.c: how far a word is from the one that was meant; names; text in columns; the lines of a text. */
 #include "base/base.h"
 
 unsigned words_distance(const char *a, const char *b)
@@ -47,4 +47,38 @@ void words_row(FILE *out, const char *left, unsigned column, const char *text)
 		text += n + (text[n] != '\0');
 	}
 	putc('\n', out);
+}
+
+bool words_is_name(const char *text, size_t most)
+{
+	size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+	return n > 0 && n <= most && !text[n];
+}
+
+struct words_lines words_lines(const char *text, size_t length)
+{
+	return (struct words_lines){.next = text, .end = text + length};
+}
+
+bool words_lines_next(struct words_lines *lines)
+{
+	while (lines->next < lines->end) {
+		const char *at = lines->next;
+		const char *end = memchr(at, '\n', (size_t)(lines->end - at));
+
+		end = end ? end : lines->end;
+		lines->next = end + 1;
+		lines->number++;
+		while (at < end && (*at == ' ' || *at == '\t'))
+			at++;
+		while (at < end && (end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\r'))
+			end--;
+		if (at == end || *at == '#')
+			continue;
+		lines->line = at;
+		lines->length = (size_t)(end - at);
+		return true;
+	}
+	return false;
 }

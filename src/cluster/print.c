@@ -1,0 +1,68 @@
+/* print.c: the text of a table. */
+#include "cluster/cluster.h"
+
+#include <inttypes.h>
+#include <xxhash.h>
+
+struct writer {
+	char *text;
+	size_t len; /* also of what had no room */
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct writer *w, const char *format, ...)
+{
+	size_t room = CLUSTER_TEXT_MAX + 1;
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = w->len < room ? vsnprintf(w->text + w->len, room - w->len, format, args) : 0;
+	va_end(args);
+	w->len += (size_t)MAX(n, 0);
+}
+
+static void put_node(struct writer *w, const struct cluster_node *node)
+{
+	put(w, "node %s %s", node->name, node->address[CLUSTER_NATIVE]);
+	for (enum cluster_kind kind = CLUSTER_NATIVE + 1; kind < CLUSTER_KINDS; kind++)
+		if (*node->address[kind])
+			put(w, " %s %s", cluster_kind_name(kind), node->address[kind]);
+	put(w, "\n");
+}
+
+/* A line of an owner's ranges, if it has any. */
+static void put_ranges(struct writer *w, const struct cluster_table *table, unsigned owner, const char *what)
+{
+	const char *before = what;
+
+	for (unsigned slot = 0, last; slot < CLUSTER_SLOTS; slot = last + 1) {
+		last = cluster_run(table, slot);
+		if (table->owner[slot] != owner)
+			continue;
+		put(w, "%s", before);
+		put(w, last == slot ? " %u" : " %u-%u", slot, last);
+		before = "";
+	}
+	if (before != what)
+		put(w, "\n");
+}
+
+int cluster_print(const struct cluster_table *table, char text[static CLUSTER_TEXT_MAX + 1])
+{
+	char shard[2 * CLUSTER_NAME_MAX + 16];
+	struct writer w = {.text = text};
+
+	put(&w, "rdmad-cluster 1\nname %s\nepoch %" PRIu64 "\n", table->name, table->epoch);
+	for (unsigned i = 0; i < table->count; i++)
+		put_node(&w, &table->node[i]);
+	for (unsigned i = 0; i < table->count; i++) {
+		snprintf(shard, sizeof(shard), "shard %s %s", table->node[i].name, table->node[i].name);
+		put_ranges(&w, table, i, shard);
+	}
+	put_ranges(&w, table, CLUSTER_ABSENT, "absent");
+	put(&w, "checksum %016" PRIx64 "\n", (uint64_t)XXH3_64bits(text, MIN(w.len, CLUSTER_TEXT_MAX)));
+	if (w.len > CLUSTER_TEXT_MAX)
+		return log_fail(-EFBIG, "cluster", "the table would have more than %u bytes: it has too many ranges",
+				CLUSTER_TEXT_MAX);
+	return (int)w.len;
+}

@@ -1,0 +1,402 @@
+/* cluster.c: tables of a cluster as files: a first one, the next one, what is in one. No server is asked. */
+#include "cluster/cluster.h"
+#include "ctl/ctl.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static const char *cluster_name = "rdmad", *table_file;
+static uint64_t resp_port, metrics_port;
+
+static const struct ctl_option make_options[] = {
+	{"name", 0, CTL_TEXT, &cluster_name, "NAME", "name of the cluster, rdmad by default"},
+	{"resp-port", 0, CTL_NUMBER, &resp_port, "PORT", "where nodes answer Redis's clients", .min = 1, .max = 65535},
+	{"metrics-port", 0, CTL_NUMBER, &metrics_port, "PORT", "where nodes have metrics", .min = 1, .max = 65535},
+	{NULL},
+};
+
+static const struct ctl_option plan_options[] = {
+	{"resp-port", 0, CTL_NUMBER, &resp_port, "PORT", "where new nodes answer Redis's clients", .min = 1,
+	 .max = 65535},
+	{"metrics-port", 0, CTL_NUMBER, &metrics_port, "PORT", "where new nodes have metrics", .min = 1, .max = 65535},
+	{NULL},
+};
+
+static const struct ctl_option slot_options[] = {
+	{"table", 0, CTL_TEXT, &table_file, "FILE", "say which node has it", .choices = "@file"},
+	{NULL},
+};
+
+static struct cluster_table now, next;
+static char text[CLUSTER_TEXT_MAX + 2];
+
+/* A file's table into `now`: an exit status, and why not was said. */
+static int load(const char *path)
+{
+	bool standard = strcmp(path, "-") == 0;
+	FILE *file = standard ? stdin : fopen(path, "re");
+	size_t length = 0;
+	int rc;
+
+	if (file)
+		length = fread(text, 1, CLUSTER_TEXT_MAX + 1, file);
+	rc = !file || ferror(file) ? (errno ? -errno : -EIO) : 0;
+	if (file && !standard)
+		fclose(file);
+	if (rc != 0) {
+		ctl_say("%s: %s: %s", ctl_command_name(), path, strerror(-rc)); /* which is no key that is not there */
+		return CTL_FAILED;
+	}
+	return (int)ctl_exit_of(cluster_parse(standard ? "standard input" : path, text, length, &now));
+}
+
+/*
+ * Nodes of the command line: [NAME=]ADDRESS[,KIND=ADDRESS]...
+ */
+
+/* The address at a port of the node's host, unless it has one or there is no port. */
+static int set_port(struct cluster_node *node, enum cluster_kind kind, uint64_t port)
+{
+	char address[sizeof(((struct address *)0)->host) + 16];
+	struct address native;
+	int rc;
+
+	if (!port || *node->address[kind])
+		return 0;
+	rc = address_parse(node->address[CLUSTER_NATIVE], &native);
+	if (rc != 0)
+		return rc;
+	if (native.path)
+		return log_fail(-EINVAL, "cluster", "%s has no host for a port: %s=HOST:PORT", native.host,
+				cluster_kind_name(kind));
+	snprintf(address, sizeof(address), strchr(native.host, ':') ? "[%s]:%" PRIu64 : "%s:%" PRIu64, native.host,
+		 port);
+	return cluster_node_set(node, kind, address);
+}
+
+static int parse_node(const char *word, struct cluster_node *node)
+{
+	char copy[512], *rest = copy, *part, *value;
+	struct address native;
+	const char *name;
+	int rc;
+
+	memset(node, 0, sizeof(*node));
+	if ((size_t)snprintf(copy, sizeof(copy), "%s", word) >= sizeof(copy))
+		return log_fail(-EINVAL, "cluster", "a node has more than %zu characters", sizeof(copy) - 1);
+	part = strsep(&rest, ",");
+	value = strchr(part, '=');
+	if (value)
+		*value++ = '\0';
+	rc = cluster_node_set(node, CLUSTER_NATIVE, value ? value : part);
+	if (rc == 0)
+		rc = address_parse(node->address[CLUSTER_NATIVE], &native);
+	if (rc != 0)
+		return rc;
+	name = value ? part : native.host;
+	if (!words_is_name(name, CLUSTER_NAME_MAX))
+		return log_fail(-EINVAL, "cluster",
+				"\"%s\" is no name of a node, which has 1 to %u of letters, digits and \"._-\": "
+				"NAME=ADDRESS gives it one",
+				name, CLUSTER_NAME_MAX);
+	strcpy(node->name, name);
+	while (rc == 0 && (part = strsep(&rest, ","))) {
+		enum cluster_kind kind;
+
+		value = strchr(part, '=');
+		if (value)
+			*value++ = '\0';
+		kind = cluster_kind_find(part);
+		if (!value || kind == CLUSTER_NATIVE || kind == CLUSTER_KINDS)
+			return log_fail(-EINVAL, "cluster", "\"%s\" is neither resp=HOST:PORT nor metrics=HOST:PORT",
+					part);
+		rc = cluster_node_set(node, kind, value);
+	}
+	if (rc == 0)
+		rc = set_port(node, CLUSTER_RESP, resp_port);
+	if (rc == 0)
+		rc = set_port(node, CLUSTER_METRICS, metrics_port);
+	return rc;
+}
+
+/*
+ * make, plan
+ */
+
+/* The plan from `now` with these nodes into `next`, and its text. */
+static int make_next(const struct cluster_node *nodes, unsigned count)
+{
+	int rc = cluster_plan(&now, nodes, count, &next);
+
+	if (rc == 0)
+		rc = MIN(cluster_print(&next, text), 0);
+	return (int)ctl_exit_of(rc); /* the reason was logged */
+}
+
+static int command_make(const struct ctl_arguments *arguments)
+{
+	unsigned count = (unsigned)arguments->count;
+	struct cluster_node *nodes;
+	int rc;
+
+	if (!words_is_name(cluster_name, CLUSTER_NAME_MAX))
+		return ctl_usage_error("\"%s\" is no name of a cluster: it has 1 to %u of letters, digits and \"._-\"",
+				       cluster_name, CLUSTER_NAME_MAX);
+	nodes = calloc(count, sizeof(*nodes));
+	rc = nodes ? 0 : -ENOMEM;
+	strcpy(now.name, cluster_name);
+	memset(now.owner, 0xff, sizeof(now.owner)); /* CLUSTER_ABSENT */
+	for (unsigned i = 0; i < count && rc == 0; i++)
+		rc = parse_node(arguments->text[i], &nodes[i]);
+	rc = rc == 0 ? make_next(nodes, count) : (int)ctl_exit_of(rc);
+	free(nodes);
+	if (rc != CTL_OK)
+		return rc;
+	if (ctl.json)
+		return ctl_json_print(json_pack("{s:s, s:I, s:s}", "command", ctl_command_name(), "epoch",
+						(json_int_t)next.epoch, "table", text));
+	fputs(text, stdout);
+	return CTL_OK;
+}
+
+static bool is_change(const char *word)
+{
+	return strcmp(word, "add") == 0 || strcmp(word, "drop") == 0;
+}
+
+/* The nodes of `now`, as the words behind the table change them. How many; -EINVAL, logged. */
+static int change_nodes(const struct ctl_arguments *arguments, struct cluster_node *nodes)
+{
+	int count = (int)now.count;
+	bool adds = false;
+
+	memcpy(nodes, now.node, now.count * sizeof(nodes[0]));
+	for (int i = 1; i < arguments->count; i++) {
+		const char *word = arguments->text[i];
+		int at = 0;
+
+		if (is_change(word)) {
+			adds = *word == 'a';
+			continue;
+		}
+		if (adds) {
+			if (parse_node(word, &nodes[count++]) != 0)
+				return -EINVAL;
+			continue;
+		}
+		while (at < count && strcmp(nodes[at].name, word) != 0)
+			at++;
+		if (at == count)
+			return log_fail(-EINVAL, "cluster", "the table has no node %s", word);
+		count--;
+		memmove(&nodes[at], &nodes[at + 1], (size_t)(count - at) * sizeof(nodes[0]));
+	}
+	return count;
+}
+
+static const char *owner_name(const struct cluster_table *table, unsigned slot)
+{
+	return table->owner[slot] == CLUSTER_ABSENT ? "absent" : table->node[table->owner[slot]].name;
+}
+
+/* The last slot of those from `first` on that go from one node to one other, or stay where they are. */
+static unsigned move_end(unsigned first)
+{
+	return MIN(cluster_run(&now, first), cluster_run(&next, first));
+}
+
+/* Whether a node of `now` has a slot that another one has next. */
+static bool loses(unsigned node)
+{
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		if (now.owner[slot] == node && strcmp(now.node[node].name, owner_name(&next, slot)) != 0)
+			return true;
+	return false;
+}
+
+/* What is to be done: which ranges move, and which nodes take the table first. */
+static json_t *describe(void)
+{
+	json_t *moves = json_array(), *first = json_array(), *then = json_array();
+	unsigned moved = 0;
+
+	for (unsigned slot = 0, last; slot < CLUSTER_SLOTS; slot = last + 1) {
+		const char *from = owner_name(&now, slot), *to = owner_name(&next, slot);
+
+		last = move_end(slot);
+		if (strcmp(from, to) == 0)
+			continue;
+		moved += last - slot + 1;
+		json_array_append_new(
+			moves, json_pack("{s:i, s:i, s:s, s:s}", "first", slot, "last", last, "from", from, "to", to));
+	}
+	for (unsigned i = 0; i < now.count; i++)
+		if (loses(i))
+			json_array_append_new(first, json_string(now.node[i].name));
+	for (unsigned i = 0; i < next.count; i++) {
+		unsigned old = cluster_find(&now, next.node[i].name);
+
+		if (old == CLUSTER_NODES || !loses(old))
+			json_array_append_new(then, json_string(next.node[i].name));
+	}
+	return json_pack("{s:I, s:i, s:o, s:o, s:o}", "epoch", (json_int_t)next.epoch, "moved", moved, "moves", moves,
+			 "first", first, "then", then);
+}
+
+static void say_nodes(const char *what, const json_t *names)
+{
+	json_t *name;
+	size_t i;
+
+	if (!json_array_size(names))
+		return;
+	fprintf(stderr, "%s", what);
+	json_array_foreach(names, i, name) fprintf(stderr, " %s", json_string_value(name));
+	fputc('\n', stderr);
+}
+
+static void say_plan(const json_t *plan)
+{
+	int moved = (int)json_integer_value(json_object_get(plan, "moved"));
+	json_t *moves = json_object_get(plan, "moves"), *move;
+	size_t i;
+
+	ctl_say("%s: epoch %" PRIu64 ": %d of %u slots move, in %zu range%s", ctl_command_name(), next.epoch, moved,
+		CLUSTER_SLOTS, json_array_size(moves), CTL_S(json_array_size(moves)));
+	json_array_foreach(moves, i, move)
+	{
+		const char *from, *to;
+		int first, last;
+
+		if (json_unpack(move, "{s:i, s:i, s:s, s:s}", "first", &first, "last", &last, "from", &from, "to",
+				&to) == 0)
+			fprintf(stderr, "%d-%d from %s to %s\n", first, last, from, to);
+	}
+	say_nodes("first, as they lose slots:", json_object_get(plan, "first"));
+	say_nodes("then:", json_object_get(plan, "then"));
+}
+
+static int command_plan(const struct ctl_arguments *arguments)
+{
+	struct cluster_node *nodes;
+	json_t *plan;
+	int rc, count;
+
+	if (!is_change(arguments->text[1]))
+		return ctl_usage_error("\"%s\" is neither add nor drop", arguments->text[1]);
+	rc = load(arguments->text[0]);
+	if (rc != CTL_OK)
+		return rc;
+	nodes = calloc(CLUSTER_NODES + (size_t)arguments->count, sizeof(*nodes));
+	count = nodes ? change_nodes(arguments, nodes) : -ENOMEM;
+	rc = count < 0 ? (int)ctl_exit_of(count) : make_next(nodes, (unsigned)count);
+	free(nodes);
+	if (rc != CTL_OK)
+		return rc;
+	plan = describe();
+	if (!plan || ctl.json) {
+		if (plan)
+			json_object_set_new(plan, "table", json_string(text));
+		return ctl_json_print(plan);
+	}
+	fputs(text, stdout);
+	if (ctl_sums_up())
+		say_plan(plan);
+	json_decref(plan);
+	return CTL_OK;
+}
+
+/*
+ * check, slot, targets
+ */
+static int command_check(const struct ctl_arguments *arguments)
+{
+	unsigned counts[CLUSTER_NODES], ranges[CLUSTER_NODES] = {0}, present = 0;
+	int rc = load(arguments->text[0]);
+	json_t *nodes;
+
+	if (rc != CTL_OK)
+		return rc;
+	cluster_count(&now, counts);
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot = cluster_run(&now, slot) + 1)
+		if (now.owner[slot] != CLUSTER_ABSENT)
+			ranges[now.owner[slot]]++;
+	nodes = json_array();
+	for (unsigned i = 0; i < now.count; i++) {
+		const struct cluster_node *node = &now.node[i];
+
+		present += counts[i];
+		json_array_append_new(
+			nodes, json_pack("{s:s, s:i, s:i, s:s, s:s, s:s}", "node", node->name, "slots", counts[i],
+					 "ranges", ranges[i], "native", node->address[CLUSTER_NATIVE], "resp",
+					 node->address[CLUSTER_RESP], "metrics", node->address[CLUSTER_METRICS]));
+	}
+	return ctl_print(json_pack("{s:s, s:I, s:i, s:o}", "name", now.name, "epoch", (json_int_t)now.epoch,
+				   "absent_slots", CLUSTER_SLOTS - present, "nodes", nodes));
+}
+
+static int command_slot(const struct ctl_arguments *arguments)
+{
+	json_t *list = ctl.json ? json_array() : NULL;
+	int rc = table_file ? load(table_file) : CTL_OK;
+
+	for (int i = 0; i < arguments->count && rc == CTL_OK; i++) {
+		const char *key = arguments->text[i];
+		unsigned slot = cluster_slot(key, strlen(key));
+		bool present = table_file && now.owner[slot] != CLUSTER_ABSENT;
+		const char *node = table_file ? owner_name(&now, slot) : "";
+		const char *address = present ? now.node[now.owner[slot]].address[CLUSTER_NATIVE] : "";
+
+		if (list) {
+			json_t *o = json_pack("{s:i}", "slot", slot);
+
+			ctl_json_set_bytes(o, "key", key, strlen(key));
+			if (table_file)
+				json_object_set_new(o, "node", present ? json_string(node) : json_null());
+			if (present)
+				json_object_set_new(o, "address", json_string(address));
+			json_array_append_new(list, o);
+		} else {
+			printf("%u%s%s%s%s\n", slot, *node ? " " : "", node, *address ? " " : "", address);
+		}
+	}
+	if (rc == CTL_OK && list)
+		return ctl_json_print(json_pack("{s:o}", "keys", list));
+	json_decref(list);
+	return rc;
+}
+
+static int command_targets(const struct ctl_arguments *arguments)
+{
+	json_t *list = json_array();
+	int rc = load(arguments->text[0]);
+
+	for (unsigned i = 0; i < now.count && rc == CTL_OK; i++) {
+		const struct cluster_node *node = &now.node[i];
+
+		if (*node->address[CLUSTER_METRICS])
+			json_array_append_new(list, json_pack("{s:[s], s:{s:s, s:s}}", "targets",
+							      node->address[CLUSTER_METRICS], "labels", "cluster",
+							      now.name, "node", node->name));
+		else if (ctl_sums_up())
+			ctl_say("%s: node %s has no metrics address", ctl_command_name(), node->name);
+	}
+	if (rc == CTL_OK)
+		return ctl_json_print(list);
+	json_decref(list);
+	return rc;
+}
+
+const struct ctl_command ctl_cluster_commands[] = {
+	{"cluster make", command_make, "NODE...", "a first table of a cluster", make_options, 1, (int)CLUSTER_NODES,
+	 .local = true},
+	{"cluster plan", command_plan, "FILE add NODE... | drop NAME...", "the table with more or less nodes",
+	 plan_options, 3, -1, .local = true},
+	{"cluster check", command_check, "FILE", "whether a table is right, and what it has", NULL, 1, 1,
+	 .local = true},
+	{"cluster slot", command_slot, "KEY...", "the slot of a key, and the node that has it", slot_options, 1, -1,
+	 .local = true},
+	{"cluster targets", command_targets, "FILE", "the metrics addresses, as Prometheus reads them", NULL, 1, 1,
+	 .local = true},
+	{NULL},
+};

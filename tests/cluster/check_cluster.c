@@ -1,0 +1,403 @@
+/* check_cluster.c: slots as Redis Cluster has them; tables as text, and what is wrong with one; plans. */
+#include "cluster/cluster.h"
+#include "tests/suite.h"
+
+static struct cluster_table table, again;
+static char text[CLUSTER_TEXT_MAX + 1];
+
+#define X10 "xxxxxxxxxx"
+#define X100 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10
+#define X300 X100 X100 X100
+#define BEGIN "rdmad-cluster 1\nname kv\nepoch 7\n"
+#define TWO BEGIN "node a 10.0.0.1:7471 resp 10.0.0.1:6379\nnode b 10.0.0.2\n"
+
+static int parse(const char *lines)
+{
+	return cluster_parse("table", lines, strlen(lines), &table);
+}
+
+/* The text is refused, and the message is this. */
+static void refused(const char *lines, const char *why)
+{
+	log_clear_last();
+	ck_assert_int_lt(parse(lines), 0);
+	ck_assert_msg(strstr(log_last(), why), "\"%s\" is said of\n%s, not \"%s\"", log_last(), lines, why);
+}
+
+START_TEST(test_slot)
+{
+	static const struct {
+		const char *key;
+		unsigned slot;
+	} known[] = {{"", 0},
+		     {"123456789", 12739},
+		     {"foo", 12182},
+		     {"bar", 5061},
+		     {"hello", 866},
+		     {"{bar}", 5061},
+		     {"foo{bar}{zap}", 5061},
+		     {"foo{}{bar}", 8363},
+		     {"foo{{bar}}zap", 4015},
+		     {"}{bar}", 5061}};
+	uint64_t random = 1;
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		ck_assert_uint_eq(cluster_slot(known[i].key, strlen(known[i].key)), known[i].slot);
+	ck_assert_uint_ne(cluster_slot("{foo", 4), 12182);
+	ck_assert_uint_ne(cluster_slot("foo}", 4), 12182);
+	ck_assert_uint_eq(cluster_slot(NULL, 0), 0);
+	/* Bit by bit, for every length and place. */
+	for (unsigned n = 0; n < suite_part(20000); n++) {
+		uint8_t bytes[128], *key = bytes + random_step(&random) % 8;
+		size_t len = random_step(&random) % 100;
+		unsigned rest = 0;
+
+		for (size_t i = 0; i < len; i++) {
+			key[i] = (uint8_t)random_step(&random);
+			if (key[i] == '{')
+				key[i] = 0;
+			rest ^= (unsigned)key[i] << 8;
+			for (unsigned bit = 0; bit < 8; bit++)
+				rest = (rest << 1 ^ (rest >> 15) * 0x1021) & 0xffff;
+		}
+		ck_assert_uint_eq(cluster_slot(key, len), rest % CLUSTER_SLOTS);
+	}
+}
+END_TEST
+
+START_TEST(test_text)
+{
+	char changed[1000];
+	int length;
+
+	ck_assert_int_eq(
+		parse("# by hand\n\n  rdmad-cluster 1 \nepoch 7\n\tname kv\r\nnode a  10.0.0.1 resp 10.0.0.1:6379\n"
+		      "shard a a 9000\nabsent 16100-16383 16001-16099\nnode b 10.0.0.2:7471\nshard b b "
+		      "9001-16000\nshard b b 8191-8999\nshard a a 0-8190"),
+		0);
+	ck_assert_str_eq(table.name, "kv");
+	ck_assert_uint_eq(table.epoch, 7);
+	ck_assert_uint_eq(table.count, 2);
+	ck_assert_uint_eq(table.owner[9000], cluster_find(&table, "a"));
+	ck_assert_uint_eq(table.owner[9001], cluster_find(&table, "b"));
+	ck_assert_uint_eq(table.owner[16001], CLUSTER_ABSENT);
+	ck_assert_uint_eq(cluster_find(&table, "c"), CLUSTER_NODES);
+	ck_assert_uint_eq(cluster_run(&table, 9001), 16000);
+	length = cluster_print(&table, text);
+	ck_assert_int_gt(length, 0);
+	ck_assert(strstr(text, BEGIN "node a 10.0.0.1:7471 resp 10.0.0.1:6379\nnode b 10.0.0.2:7471\nshard a a 0-8190 "
+				     "9000\nshard b b 8191-8999 9001-16000\n"
+				     "absent 16001-16383\nchecksum "));
+	ck_assert_int_eq(cluster_parse("table", text, (size_t)length, &again), 0);
+	ck_assert_mem_eq(&table, &again, sizeof(table));
+	/* The checksum is of what the table says: comments are free, and a changed digit is not. */
+	ck_assert_int_lt(snprintf(changed, sizeof(changed), "# a comment\n%.900s", text), 900);
+	ck_assert_int_eq(parse(changed), 0);
+	*strstr(changed, "10.0.0.2") = '2';
+	refused(changed, "table: the checksum is not the table's");
+}
+END_TEST
+
+START_TEST(test_addresses)
+{
+	static const struct {
+		enum cluster_kind kind;
+		const char *text, *kept; /* NULL: refused */
+	} rows[] = {{CLUSTER_NATIVE, "Host.Example", "host.example:7471"},
+		    {CLUSTER_NATIVE, "rdma://10.0.0.1:1", "rdma://10.0.0.1:1"},
+		    {CLUSTER_NATIVE, "unix:///run/A.sock", "unix:///run/A.sock"},
+		    {CLUSTER_NATIVE, "[FE80::1]:1", "[fe80::1]:1"},
+		    {CLUSTER_NATIVE, "fe80::1", "[fe80::1]:7471"},
+		    {CLUSTER_NATIVE, "*:7471", NULL},
+		    {CLUSTER_NATIVE, "host:0", NULL},
+		    {CLUSTER_NATIVE, "ho st:1", NULL},
+		    {CLUSTER_NATIVE, "h\xc3\xb6st:1", NULL},
+		    {CLUSTER_RESP, "host:6379", "host:6379"},
+		    {CLUSTER_RESP, "host", NULL},
+		    {CLUSTER_RESP, "tcp://host:6379", NULL},
+		    {CLUSTER_METRICS, "unix:///run/a", NULL},
+		    {CLUSTER_METRICS, "", NULL}};
+	char longest[CLUSTER_ADDRESS_MAX + 2] = "";
+	struct cluster_node node = {"a"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		int rc = cluster_node_set(&node, rows[i].kind, rows[i].text);
+
+		ck_assert_msg((rc == 0) == (rows[i].kept != NULL), "%s", rows[i].text);
+		if (rows[i].kept)
+			ck_assert_str_eq(node.address[rows[i].kind], rows[i].kept);
+	}
+	memset(longest, 'h', CLUSTER_ADDRESS_MAX - 5);
+	ck_assert_int_eq(cluster_node_set(&node, CLUSTER_NATIVE, longest), 0);
+	memset(longest, 'h', CLUSTER_ADDRESS_MAX - 4);
+	ck_assert_int_eq(cluster_node_set(&node, CLUSTER_NATIVE, longest), -EINVAL);
+}
+END_TEST
+
+START_TEST(test_faults)
+{
+	refused("", "table: no line begins with rdmad-cluster 1");
+	refused("# nothing", "table: no line begins with rdmad-cluster 1");
+	refused("hello", "table:1: this is no table of a cluster");
+	refused("rdmad-cluster", "table:1: the version is missing");
+	refused("rdmad-cluster 2", "table:1: version 2 of the table is not known here");
+	refused("rdmad-cluster 1 1", "table:1: \"1\" is one word too many");
+	refused("rdmad-cluster 1\nrdmad-cluster 1", "table:2: a second table");
+	refused("rdmad-cluster 1\nnam kv", "table:2: \"nam\" begins no line");
+	refused("rdmad-cluster 1\nname k/v", "table:2: \"k/v\" is no name of a cluster");
+	refused("rdmad-cluster 1\nname", "table:2: the name is missing");
+	refused(BEGIN "name kv", "table:4: a second name: the cluster is kv");
+	refused(BEGIN "epoch 8", "table:4: a second epoch: it is 7");
+	refused("rdmad-cluster 1\nepoch 0", "table:2: \"0\" is no epoch");
+	refused("rdmad-cluster 1\nepoch 9223372036854775808", "is no epoch");
+	refused("rdmad-cluster 1\nname kv\nnode a 10.0.0.1\nshard a a 0-16383", "table: no line begins with epoch");
+	refused(BEGIN, "table: no line begins with node");
+	refused(BEGIN "node a", "table:4: the address is missing");
+	refused(BEGIN "node a/b h", "table:4: \"a/b\" is no name of a node");
+	refused(BEGIN "node a h:0", "table:4: native address \"h:0\": port 0");
+	refused(BEGIN "node a h resp", "table:4: the address is missing");
+	refused(BEGIN "node a h resp h", "table:4: resp address \"h\": it needs a port");
+	refused(BEGIN "node a h rest h:1", "table:4: rest is no kind of address");
+	refused(BEGIN "node a h resp h:1 resp h:2", "table:4: a second resp address");
+	refused(BEGIN "node a h:1 resp h:1", "table:4: node a has h:1 twice");
+	refused(BEGIN "node a h:1\nnode a h:2", "table:5: there are two nodes a");
+	refused(BEGIN "node a h:1\nnode b tcp://H:1", "table:5: h:1 is the address of node a and of node b");
+	refused(BEGIN "node a h:1 metrics h:3\nnode b h:2 resp h:3", "h:3 is the address of node a and of node b");
+	refused(TWO "shard a a", "table:6: a range of slots is missing");
+	refused(TWO "shard c c 0-1", "table:6: no line before this one has a node c");
+	refused(TWO "shard a b 0-1", "table:6: shard a has node b: here a shard has one node");
+	refused(TWO "shard a a 0-1 x", "table:6: \"x\" is no range");
+	refused(TWO "shard a a 0-16384", "table:6: \"0-16384\" is no range");
+	refused(TWO "shard a a 2-1", "table:6: \"2-1\" is no range");
+	refused(TWO "shard a a 2-", "table:6: \"2-\" is no range");
+	refused(TWO "shard a a -2", "table:6: \"-2\" is no range");
+	refused(TWO "shard a a 1-2-3", "table:6: \"1-2-3\" is no range");
+	refused(TWO "shard a a 0-9\nshard b b 9-16383", "table:7: slot 9 is of node a already");
+	refused(TWO "absent 0-9\nshard b b 9-16383", "table:7: slot 9 is absent already");
+	refused(TWO "shard a a 0-9 12-16383", "table: slots 10-11 are of no shard");
+	refused(TWO "shard a a 0-16383\nchecksum 12", "table:7: \"12\" is no checksum");
+	refused(TWO "shard a a 0-16383\nchecksum 0123456789abcdef", "table: the checksum is not the table's");
+	refused(TWO "checksum 0123456789abcdef\nshard a a 0-16383", "table:7: nothing may follow the checksum");
+}
+END_TEST
+
+/* Texts that are too big, and bytes that no text has. */
+START_TEST(test_bounds)
+{
+	size_t len = strlen(BEGIN);
+
+	memset(text, ' ', sizeof(text));
+	memcpy(text, BEGIN, len);
+	ck_assert_int_eq(cluster_parse("table", text, CLUSTER_TEXT_MAX + 1, &table), -EINVAL);
+	ck_assert(strstr(log_last(), "table has more than 65536 bytes"));
+	refused("x" X300, "table:1: a word has more than 300 characters");
+	ck_assert_int_eq(cluster_parse("table", "rdmad-cluster 1\nname k\0v", 24, &table), -EINVAL);
+	ck_assert(strstr(log_last(), "table:2: a byte of 0"));
+	for (unsigned i = 0; i <= CLUSTER_NODES; i++)
+		len += (size_t)sprintf(text + len, "node n%u h%u\n", i, i);
+	ck_assert_int_eq(cluster_parse("table", text, len, &table), -E2BIG);
+	ck_assert(strstr(log_last(), "table:260: more than 256 nodes"));
+	/* Every other slot of each: its text would be longer than any table may be. */
+	ck_assert_int_eq(parse(TWO "shard a a 0-16383"), 0);
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot += 2)
+		table.owner[slot] = 1;
+	ck_assert_int_eq(cluster_print(&table, text), -EFBIG);
+}
+END_TEST
+
+/*
+ * Plans
+ */
+static struct cluster_node name_node(unsigned number)
+{
+	struct cluster_node node = {0};
+	char address[32];
+
+	snprintf(node.name, sizeof(node.name), "n%u", number);
+	snprintf(address, sizeof(address), "h%u", number);
+	ck_assert_int_eq(cluster_node_set(&node, CLUSTER_NATIVE, address), 0);
+	return node;
+}
+
+static void start_empty(void)
+{
+	memset(&table, 0, sizeof(table));
+	strcpy(table.name, "kv");
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		table.owner[slot] = CLUSTER_ABSENT;
+}
+
+static unsigned count_runs(const struct cluster_table *of)
+{
+	unsigned runs = 0;
+
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot = cluster_run(of, slot) + 1)
+		runs++;
+	return runs;
+}
+
+static int compare_down(const void *a, const void *b)
+{
+	return (int)(*(const unsigned *)b - *(const unsigned *)a);
+}
+
+/* The least that has to move from `table`: what nodes that stay may keep is theirs. */
+static unsigned least_moves(const struct cluster_table *wished)
+{
+	unsigned counts[CLUSTER_NODES], kept[CLUSTER_NODES] = {0}, stay = 0, n = wished->count;
+
+	cluster_count(&table, counts);
+	for (unsigned i = 0; i < table.count; i++)
+		if (cluster_find(wished, table.node[i].name) != CLUSTER_NODES)
+			kept[stay++] = counts[i];
+	qsort(kept, stay, sizeof(kept[0]), compare_down);
+	stay = 0;
+	for (unsigned i = 0; i < n; i++)
+		stay += MIN(kept[i], CLUSTER_SLOTS / n + (i < CLUSTER_SLOTS % n));
+	return CLUSTER_SLOTS - stay;
+}
+
+/* Of `again`, the plan after `table`. */
+static void check_plan(void)
+{
+	unsigned counts[CLUSTER_NODES], moved = 0;
+
+	ck_assert_uint_eq(again.epoch, table.epoch + 1);
+	cluster_count(&again, counts);
+	for (unsigned i = 0; i < again.count; i++)
+		ck_assert_uint_le(counts[i] - CLUSTER_SLOTS / again.count, 1);
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+		uint16_t old = table.owner[slot];
+
+		ck_assert_uint_lt(again.owner[slot], again.count);
+		moved += old == CLUSTER_ABSENT || strcmp(table.node[old].name, again.node[again.owner[slot]].name) != 0;
+	}
+	ck_assert_uint_eq(moved, least_moves(&again));
+}
+
+START_TEST(test_plan_growth)
+{
+	struct cluster_node nodes[16];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(nodes); i++)
+		nodes[i] = name_node(i);
+	start_empty();
+	ck_assert_int_eq(cluster_plan(&table, nodes, 0, &again), -EINVAL);
+	for (unsigned n = 1; n <= ARRAY_SIZE(nodes); n++) {
+		unsigned before = count_runs(&table);
+
+		ck_assert_int_eq(cluster_plan(&table, nodes, n, &again), 0);
+		check_plan();
+		/* Each old node gives one range, and two that are neighbours give one together. */
+		ck_assert_uint_le(count_runs(&again), before + n);
+		table = again;
+	}
+	start_empty();
+	ck_assert_int_eq(cluster_plan(&table, nodes, 3, &again), 0);
+	ck_assert_uint_eq(count_runs(&again), 3);
+	ck_assert_uint_eq(again.owner[0], 0);
+	ck_assert_uint_eq(again.owner[CLUSTER_SLOTS - 1], 2);
+	/* The same nodes: nothing moves. */
+	table = again;
+	ck_assert_int_eq(cluster_plan(&table, nodes, 3, &again), 0);
+	ck_assert_mem_eq(table.owner, again.owner, sizeof(table.owner));
+	table.epoch = CLUSTER_EPOCH_MAX;
+	ck_assert_int_eq(cluster_plan(&table, nodes, 3, &again), -ERANGE);
+	nodes[1] = nodes[0];
+	table.epoch = 1;
+	ck_assert_int_eq(cluster_plan(&table, nodes, 3, &again), -EINVAL);
+}
+END_TEST
+
+START_TEST(test_plan_full)
+{
+	static struct cluster_node nodes[CLUSTER_NODES];
+	int length;
+
+	for (unsigned i = 0; i < CLUSTER_NODES; i++)
+		nodes[i] = name_node(i);
+	start_empty();
+	ck_assert_int_eq(cluster_plan(&table, nodes, CLUSTER_NODES, &again), 0);
+	check_plan();
+	length = cluster_print(&again, text);
+	ck_assert_int_gt(length, 0);
+	ck_assert_int_eq(cluster_parse("table", text, (size_t)length, &table), 0);
+	ck_assert_mem_eq(&table, &again, sizeof(table));
+}
+END_TEST
+
+/* Change the cluster that `table` is of: nodes join and leave, and one may have died with its slots. */
+static void change(uint64_t *random, unsigned *next)
+{
+	struct cluster_node nodes[32];
+	unsigned count = 0, joins = (unsigned)(random_step(random) % 3);
+
+	if (random_step(random) % 8 == 0 && table.count)
+		for (unsigned slot = 0, dead = (unsigned)(random_step(random) % table.count); slot < CLUSTER_SLOTS;
+		     slot++)
+			if (table.owner[slot] == dead)
+				table.owner[slot] = CLUSTER_ABSENT;
+	for (unsigned i = 0; i < table.count; i++)
+		if (random_step(random) % 12 && count < 28)
+			nodes[count++] = table.node[i];
+	for (unsigned i = 0; i < joins || !count; i++)
+		nodes[count++] = name_node((*next)++);
+	ck_assert_int_eq(cluster_plan(&table, nodes, count, &again), 0);
+}
+
+START_TEST(test_plan_random)
+{
+	for (unsigned seed = 1; seed <= suite_part(2000); seed++) {
+		uint64_t random = seed * 0x9e3779b97f4a7c15ull;
+		unsigned next = 0;
+
+		start_empty();
+		for (unsigned i = 0; i < 4; i++) {
+			change(&random, &next);
+			check_plan();
+			table = again;
+		}
+	}
+}
+END_TEST
+
+/* After many changes ranges are still long ones, and the text is that of a table. */
+START_TEST(test_plan_long)
+{
+	for (unsigned seed = 1; seed <= suite_part(10); seed++) {
+		uint64_t random = seed;
+		unsigned next = 0;
+		int length;
+
+		start_empty();
+		for (unsigned i = 0; i < 200; i++) {
+			change(&random, &next);
+			check_plan();
+			table = again;
+		}
+		ck_assert_uint_lt(count_runs(&table), 700);
+		length = cluster_print(&table, text);
+		ck_assert_int_gt(length, 0);
+		ck_assert_int_eq(cluster_parse("table", text, (size_t)length, &again), 0);
+		ck_assert_mem_eq(&table, &again, sizeof(table));
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("cluster");
+	TCase *c = suite_case(suite, "cluster", NULL, NULL);
+
+	log_set_handler(log_keep);
+	tcase_add_test(c, test_slot);
+	tcase_add_test(c, test_text);
+	tcase_add_test(c, test_addresses);
+	tcase_add_test(c, test_faults);
+	tcase_add_test(c, test_bounds);
+	tcase_add_test(c, test_plan_growth);
+	tcase_add_test(c, test_plan_full);
+	tcase_add_test(c, test_plan_random);
+	tcase_add_test(c, test_plan_long);
+	return suite_run(suite);
+}
