@@ -398,8 +398,8 @@ void listeners_close(struct daemon *daemon);
 unsigned listeners_port(const struct daemon *daemon);       /* the first that has one; 0: none */
 const char *listeners_exposed(const struct daemon *daemon); /* the first that other machines reach; NULL: none */
 bool listen_is_exposed(const struct sockaddr *sa);
-/* Take clients of Valkey's protocol over RDMA, too; `check`: look whether that could be, as far as can be told without
- * listening. 0 or an exit status. */
+/* Take clients of Valkey's protocol over RDMA, too, or by the transport that the address names; `check`: look whether
+ * that could be, as far as can be told without listening. 0 or an exit status. */
 int listeners_open_rdma(struct daemon *daemon, const struct service *service, const struct address *address,
 			bool check);
 /* What is asked before a client is handed to a worker, in this order. How many connections there may be before this

@@ -446,11 +446,11 @@ static int listen_rdma(struct daemon *d, const struct fabric_transport *transpor
 	}
 	if (listen_is_exposed(sa) && !access_may_expose(d->config, d->access, text))
 		return EX_CONFIG;
-	if (address_is_loopback(sa))
+	if (!transport->loopback && address_is_loopback(sa))
 		rc = -EADDRNOTAVAIL;
 	else
 		rc = check ? 0 : listen_on(d, transport, address, sa, at->len, service);
-	if (rc == -EADDRNOTAVAIL)
+	if (rc == -EADDRNOTAVAIL && transport->device)
 		return listen_without_device(d, transport, sa, rc, true);
 	if (rc != 0)
 		return log_fail(daemon_exit_status(rc), "rdmad", "cannot listen on %s %s for %s: %s%s (RD-5001)",
@@ -461,13 +461,11 @@ static int listen_rdma(struct daemon *d, const struct fabric_transport *transpor
 
 int listeners_open_rdma(struct daemon *d, const struct service *service, const struct address *address, bool check)
 {
-	const struct fabric_transport *transport = fabric_transports;
+	const struct fabric_transport *transport = fabric_transport_of(address);
 	struct address_socket at[ADDRESS_SOCKETS];
 	int count, rc = 0;
 
-	while (!transport->device)
-		transport++;
-	if (!fabrics_find(d, transport))
+	if (!config_allows(d->config, transport) || !fabrics_find(d, transport))
 		return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s for %s: %s", transport->name,
 				address->host, wire_service_name(service->id), fabrics_reason(d, transport));
 	count = fabric_transport_resolve(transport, address, at);

@@ -279,14 +279,17 @@ const struct service *streams_door(const struct daemon *d, unsigned id, struct s
 
 void streams_find_rdma(struct daemon *d)
 {
-	const struct daemon_fabric *device = fabrics_device(d);
+	const struct daemon_fabric *fabric;
 	struct service_door door;
+	struct address address;
 
 	d->rdma = (struct stream_rdma_attr){.handshake = d->config->handshake_timeout, .budget = &d->windows};
-	for (unsigned id = 0; id < WIRE_SERVICES && device && !d->rdma.domain; id++) {
-		if (!streams_door(d, id, &door) || !door.rdma->count)
+	for (unsigned id = 0; id < WIRE_SERVICES && !d->rdma.domain; id++) {
+		if (!streams_door(d, id, &door) || !door.rdma->count ||
+		    fabric_address_parse(door.rdma->item[0], &address) != 0)
 			continue;
-		d->rdma.domain = device->domain;
+		fabric = fabrics_find(d, fabric_transport_of(&address));
+		d->rdma.domain = fabric ? fabric->domain : NULL;
 		d->rdma.window = (uint32_t)((door.rdma_window + 4095) & ~4095ull);
 		d->windows.limit = door.rdma_memory;
 	}

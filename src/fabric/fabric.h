@@ -264,6 +264,8 @@ const struct fabric_transport *fabric_transport_find(const char *name);
 const char *fabric_transport_provider(const struct fabric_transport *transport);
 /* May an address that fabric_address_parse() took mean this transport? */
 bool fabric_transport_serves(const struct fabric_transport *transport, const struct address *address);
+/* The best that it may mean; NULL: none. */
+const struct fabric_transport *fabric_transport_of(const struct address *address);
 /* What fabric_listen() and fabric_connect() take, of an address that the transport serves. How many, as
  * address_resolve(), or -errno, logged. */
 int fabric_transport_resolve(const struct fabric_transport *transport, const struct address *address,

@@ -28,6 +28,14 @@ bool fabric_transport_serves(const struct fabric_transport *transport, const str
 	return *address->scheme ? strcmp(transport->name, address->scheme) == 0 : transport->plain;
 }
 
+const struct fabric_transport *fabric_transport_of(const struct address *address)
+{
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
+		if (fabric_transport_serves(&fabric_transports[i], address))
+			return &fabric_transports[i];
+	return NULL;
+}
+
 int fabric_transport_resolve(const struct fabric_transport *transport, const struct address *address,
 			     struct address_socket out[static ADDRESS_SOCKETS])
 {

@@ -170,6 +170,12 @@ test_machine_others() {
 	configure 'resp.rdma = ["127.0.0.1"];'
 	ends 69 "cannot listen on rdma 127.0.0.1" "$rdmad" -t -c "$dir/rdmad.conf"
 	ends 69 "cannot listen on rdma 127.0.0.1" "$rdmad" -c "$dir/rdmad.conf"
+	configure 'resp.rdma = ["tcp://127.0.0.1", "127.0.0.1"];'
+	ends 69 "addresses of two transports" "$rdmad" -t -c "$dir/rdmad.conf"
+	configure 'resp.rdma = ["unix:///run/valkey"];'
+	ends 78 "by which no such client comes" "$rdmad" -t -c "$dir/rdmad.conf"
+	configure 'transports = ["unix"];' 'resp.rdma = ["tcp://127.0.0.1:0"];' && sed -i "s/^listen = .*/listen = [];/" "$dir/rdmad.conf"
+	ends 69 "cannot listen on tcp 127.0.0.1 for resp: it is not among the transports" "$rdmad" -t -c "$dir/rdmad.conf"
 	configure 'services = ["ping", "resp"];' 'resp.listen = ["127.0.0.1:0"];'
 	ends 78 'add "kv" to services' "$rdmad" -t -c "$dir/rdmad.conf"
 	configure 'services = ["ping", "resp"];'

@@ -28,6 +28,7 @@ START_TEST(test_row)
 	ck_assert_int_eq(fabric_address_parse(text, &address), 0);
 	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
 		ck_assert(fabric_transport_serves(&fabric_transports[i], &address) == (i == (unsigned)_i));
+	ck_assert_ptr_eq(fabric_transport_of(&address), t);
 	/* The other form. */
 	snprintf(text, sizeof(text), "%s://%s", t->name, t->path ? "name" : "/some/path");
 	ck_assert_int_eq(fabric_address_parse(text, &address), -EINVAL);

@@ -77,16 +77,15 @@ static void *stage(struct valkey *v, const void *bytes, uint32_t len)
 	return to;
 }
 
-void valkey_send(struct valkey *v, const void *bytes, uint32_t len)
+bool valkey_send(struct valkey *v, const void *bytes, uint32_t len)
 {
 	struct fabric_wr wr = {.opcode = FABRIC_SEND, .sge_count = 1};
 
 	wr.sge[0] = (struct fabric_sge){stage(v, bytes, len), len, v->region};
-	if (wr.sge[0].addr)
-		post(v, &wr);
+	return wr.sge[0].addr && post(v, &wr);
 }
 
-void valkey_register_as(struct valkey *v, uint64_t addr, uint32_t len, uint32_t key)
+bool valkey_register_as(struct valkey *v, uint64_t addr, uint32_t len, uint32_t key)
 {
 	unsigned char m[VALKEY_MESSAGE] = {0, VALKEY_REGISTER};
 
@@ -96,12 +95,14 @@ void valkey_register_as(struct valkey *v, uint64_t addr, uint32_t len, uint32_t 
 	memcpy(m + 16, &addr, 8);
 	memcpy(m + 24, &len, 4);
 	memcpy(m + 28, &key, 4);
-	valkey_send(v, m, sizeof(m));
+	return valkey_send(v, m, sizeof(m));
 }
 
 void valkey_register(struct valkey *v)
 {
-	valkey_register_as(v, (uintptr_t)v->memory, v->len, fabric_region_rkey(v->region, v->endpoint));
+	uint32_t key = fabric_region_rkey(v->region, v->endpoint);
+
+	v->owes = !valkey_register_as(v, (uintptr_t)v->memory, v->len, key);
 }
 
 void valkey_message(struct valkey *v, unsigned opcode, unsigned select, uint64_t features)
@@ -184,6 +185,8 @@ int valkey_turn(struct valkey *v)
 			v->over = true;
 		}
 	}
+	if (v->owes && !v->over)
+		valkey_register(v);
 	return MAX(n, 0) + events;
 }
 

@@ -23,6 +23,7 @@ struct valkey {
 	uint32_t len;        /* of the buffer */
 	uint32_t came, used; /* of it */
 	bool silent;         /* registers nothing */
+	bool owes;           /* registers as soon as the stage has room */
 	bool established, over;
 	uint64_t addr; /* the server's, with key and length */
 	uint32_t key, window, filled;
@@ -54,7 +55,8 @@ void valkey_close(struct valkey *v);
  */
 /* Write `len` zeros at an address of the server's, and say that `imm` came. */
 void valkey_write_at(struct valkey *v, uint64_t addr, uint32_t key, uint32_t len, uint32_t imm);
-void valkey_send(struct valkey *v, const void *bytes, uint32_t len);
-void valkey_register_as(struct valkey *v, uint64_t addr, uint32_t len, uint32_t key);
+/* False: the stage has no room. */
+bool valkey_send(struct valkey *v, const void *bytes, uint32_t len);
+bool valkey_register_as(struct valkey *v, uint64_t addr, uint32_t len, uint32_t key);
 
 #endif

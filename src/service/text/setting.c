@@ -13,9 +13,37 @@ int text_offered(const struct text_settings *s, bool kv, const char *name)
 		name, name);
 }
 
+bool text_check_rdma(const char *text, char *why, size_t size)
+{
+	struct address address;
+	bool valid;
+
+	log_hush_begin(); /* the caller says it, with its place */
+	valid = fabric_address_parse(text, &address) == 0;
+	snprintf(why, size, "%s", log_hush_end());
+	if (!valid || !address.path)
+		return valid;
+	snprintf(why, size, "\"%s\" is the path of a UNIX socket, by which no such client comes", text);
+	return false;
+}
+
+static const struct fabric_transport *transport_of(const char *text)
+{
+	struct address address;
+
+	return fabric_address_parse(text, &address) == 0 ? fabric_transport_of(&address) : NULL;
+}
+
 int text_check(const void *values, uint64_t services, const char *name)
 {
-	return MIN(text_offered(values, services & 1ull << WIRE_KV, name), 0);
+	const struct text_settings *s = values;
+
+	for (unsigned i = 1; i < s->rdma.count; i++)
+		if (transport_of(s->rdma.item[i]) != transport_of(s->rdma.item[0]))
+			return log_fail(-EINVAL, name,
+					"%s.rdma has addresses of two transports, %s and %s: take one out", name,
+					s->rdma.item[0], s->rdma.item[i]);
+	return MIN(text_offered(s, services & 1ull << WIRE_KV, name), 0);
 }
 
 unsigned text_descriptors(const void *values)

@@ -196,7 +196,7 @@ struct text_settings {
 	 SETTING_LIST,                                                                                                 \
 	 offsetof(struct text_settings, rdma),                                                                         \
 	 NULL,                                                                                                         \
-	 .check = setting_check_host,                                                                                  \
+	 .check = text_check_rdma,                                                                                     \
 	 .sample = "10.0.0.1",                                                                                         \
 	 .help = "Addresses of RDMA devices for clients of Valkey's protocol over RDMA, host[:port]; they may\n"       \
 		 "be those of listen. See " MANUAL "."},                                                               \
@@ -212,6 +212,7 @@ struct text_settings {
 			.help = "Registered memory of all such clients; beyond it others are refused."                 \
 	}
 
+bool text_check_rdma(const char *text, char *why, size_t size); /* an address of such clients */
 /* Whether there is such a service: 0, SERVICE_NOT_OFFERED, or -EINVAL, logged: there is no kv. */
 int text_offered(const struct text_settings *s, bool kv, const char *name);
 int text_check(const void *values, uint64_t services, const char *name); /* for struct service's */

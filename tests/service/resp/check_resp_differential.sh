@@ -1,5 +1,6 @@
 #!/bin/bash
-# The replies of rdmad to Redis's clients are those of a redis-server, or there is a reason; also where they wait for the log.
+# The replies of rdmad to Redis's clients are those of a redis-server, or there is a reason; also where they wait for the log, and over
+# RDMA, as Valkey has it.
 # COMMANDS=100000 SEED=7 asks for more of them.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../../lib.sh"
@@ -15,4 +16,5 @@ compare() {
 
 compare "${COMMANDS:-$(part 20000)}"
 compare "$(part 2000)" --log
+compare "$(part 5000)" --valkey "$builddir/tests/service/resp/valkey_rdma"
 conclude

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The same random commands to a redis-server and to rdmad, each of whose replies has to be the same, byte by byte.
 
-    resp_differential.py [--rdmad PATH] [--redis PATH] [--commands N] [--seed S] [--log] [--self]
+    resp_differential.py [--rdmad PATH] [--redis PATH] [--commands N] [--seed S] [--log] [--valkey PATH] [--self]
 
 Commands are right and wrong ones, with options in all orders, binary keys and values, lengths at the edges, over RESP2 and
-RESP3, one by one, in pipelines and in MULTI. It starts both servers in a directory of its own, and ends them. --self starts
-two redis-servers: what differs then is this script's fault.
+RESP3, one by one, in pipelines and in MULTI. It starts both servers in a directory of its own, and ends them. With --valkey rdmad
+hears all over RDMA, as Valkey has it, by the bridge of that program (valkey_rdma.c). --self starts two redis-servers: what differs
+then is this script's fault.
 
 What may differ has a reason, in the functions of the table DIFFERENCES. What Redis 7.0 does not know, newer Redis and Valkey do:
 those replies stand in NEWER. Exit status 77: there is no redis-server.
@@ -13,6 +14,7 @@ those replies stand in NEWER. Exit status 77: there is no redis-server.
 import argparse
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -39,6 +41,7 @@ FLOATS = [b"0.1", b"-1.5", b"3.0e3", b"1e10", b"0x1p3", b"1e-10", b"123456789.12
 NO_FLOATS = [b"", b" 1", b"1 ", b"nan", b"inf", b"-inf", b"infinity", b"abc", b"1e5000", b"-1e5000", b"1e-5000", b"1,5", b"1.2.3"]
 TEXTS = [b"", b"x", b"hello", b"\r\n", b"\x00", b"\xff\xfe\x00binary\r\n", b"e" * 44, b"r" * 45, b"12345678901234567890",
          b"v" * 1000, b"w" * 4095, b"w" * 4096, b"w" * 4097, b"p" * 16384, b"q" * 70000]
+DEVICE = os.environ.get("RDMAD_GUEST_ADDR", "127.0.0.1")
 SECONDS_RANGE = (1000, 9_000_000_000)  # no reply depends on which server was asked first
 
 
@@ -50,6 +53,7 @@ class Error(Exception):
 
 class Server:
     """A process with a UNIX socket."""
+    ends = 0  # its status after SIGTERM
 
     def __init__(self, name, command, path):
         self.name, self.path = name, path
@@ -83,7 +87,16 @@ class Server:
             self.process.kill()
             self.process.wait()
             return f"{self.name} did not end"
-        return None if status == 0 else f"{self.name} ended with status {status}"
+        return None if status == self.ends else f"{self.name} ended with status {status}"
+
+
+class Bridge(Server):
+    """The way to a server over RDMA."""
+    ends = -signal.SIGTERM
+
+    def __init__(self, program, server):
+        port = re.search(r"listening on (?:tcp|rdma) [0-9.]*:([0-9]*) for resp", server.tail())[1]
+        super().__init__("rdmad by RDMA", [program, "bridge", server.path + ".rdma", DEVICE, port], server.path + ".rdma")
 
 
 class Connection(resp_client.Client):
@@ -790,7 +803,7 @@ services = ["kv", "resp"];
 insecure = true;
 workers = 2;
 kv.memory = "{memory}";
-resp.unix_socket = "{path}";
+resp = {{ unix_socket = "{path}"; rdma = [{rdma}]; }};
 """
 
 
@@ -798,10 +811,11 @@ LOG = """log = {{ directory = "{path}.log.d"; policy = "always"; }};
 """
 
 
-def rdmad(path, program, log=False, memory="512M"):
+def rdmad(path, program, log=False, memory="512M", rdma=False):
+    address = f'"{"rdma" if "RDMAD_GUEST_ADDR" in os.environ else "tcp"}://{DEVICE}:0"' if rdma else ""
     os.mkdir(path + ".log.d")
     with open(path + ".conf", "w", encoding="ascii") as out:
-        out.write(CONFIGURATION.format(path=path, memory=memory) + (LOG.format(path=path) if log else ""))
+        out.write(CONFIGURATION.format(path=path, memory=memory, rdma=address) + (LOG.format(path=path) if log else ""))
     return Server("rdmad", [program, "-c", path + ".conf"], path)
 
 
@@ -812,6 +826,7 @@ def main():
     parser.add_argument("--commands", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", action="store_true", help="rdmad has a log, and replies wait for the disk")
+    parser.add_argument("--valkey", metavar="PATH", help="commands come over RDMA, by this program's bridge")
     parser.add_argument("--self", action="store_true", help="two redis-servers")
     options = parser.parse_args()
     if not shutil.which(options.redis):
@@ -821,8 +836,12 @@ def main():
     servers, failed = [], None
     try:
         servers.append(redis(folder + "/redis", options.redis))
-        servers.append(redis(folder + "/other", options.redis) if options.self else rdmad(folder + "/rdmad", options.rdmad, options.log))
+        servers.append(redis(folder + "/other", options.redis) if options.self else
+                       rdmad(folder + "/rdmad", options.rdmad, options.log, rdma=options.valkey))
         model, subject = servers
+        if options.valkey:
+            subject = Bridge(options.valkey, subject)
+            servers.append(subject)
         if not options.self:
             newer(subject)
             own_limits(subject)

@@ -1,5 +1,6 @@
 /*
- * valkey_rdma.c: Valkey's protocol over RDMA for programs that have sockets only, and what no such program does.
+ * valkey_rdma.c: Valkey's protocol over RDMA for programs that have sockets only, and what no such program does. By the device where
+ * RDMAD_GUEST_ADDR says its address, else by TCP's provider of the fabric.
  *
  *   valkey_rdma bridge SOCKET ADDRESS PORT          each connection to that UNIX socket goes on by RDMA
  *   valkey_rdma break ADDRESS PORT NAME             breaks the protocol so; 0: it was cut off
@@ -31,7 +32,8 @@ static bool join(struct valkey *v, bool silent)
 {
 	uint64_t until = time_now() + PATIENCE;
 
-	valkey_connect(v, "verbs", (struct sockaddr *)&server, sizeof(server), RX, NULL, 0);
+	valkey_connect(v, getenv("RDMAD_GUEST_ADDR") ? "verbs" : "soft", (struct sockaddr *)&server, sizeof(server), RX,
+		       NULL, 0);
 	v->silent = silent;
 	while (!v->registers && !v->over) {
 		valkey_turn(v);
