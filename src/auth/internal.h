@@ -22,7 +22,7 @@ void auth_file_end(char *text, size_t length); /* wipes and frees */
 /*
  * keys.c, clients.c: tables of the text of a file, of which `path` is the name in messages.
  */
-/* It may have no key where `empty`. */
+/* Parses a file of keys, which may have none where `empty`. */
 int auth_keys_parse(const char *path, const char *text, size_t length, bool empty, struct auth_keys **out);
 int auth_clients_parse(const char *path, const char *text, size_t length, const char *const *services,
 		       struct auth_clients **out);

@@ -57,16 +57,14 @@ static int timed_out(const char *what, uint64_t count, uint64_t timeout_us)
 {
 	if (!timeout_us)
 		return not_now(-ETIMEDOUT);
-	log_error("channel", "timed out after %llu us, waiting for %s: %llu bytes", (unsigned long long)timeout_us,
-		  what, (unsigned long long)count);
-	return -ETIMEDOUT;
+	return log_fail(-ETIMEDOUT, "channel", "timed out after %llu us, waiting for %s: %llu bytes",
+			(unsigned long long)timeout_us, what, (unsigned long long)count);
 }
 
 static int too_long(const struct rdmad_channel *channel, const char *what, size_t count)
 {
-	log_error("channel", "%s of %zu bytes, beyond the capacity of %llu", what, count,
-		  (unsigned long long)channel->capacity);
-	return -ENOSPC;
+	return log_fail(-ENOSPC, "channel", "%s of %zu bytes, beyond the capacity of %llu", what, count,
+			(unsigned long long)channel->capacity);
 }
 
 /*
@@ -88,8 +86,7 @@ static int wait_bytes(struct rdmad_channel *channel, size_t count, uint64_t unti
 	return channel_wait(channel, CHANNEL_GET, channel_got_so_far(channel) + count, until);
 }
 
-/* Of much at once each piece has less to do; but the peer may view so much of the ring that there will never be more
- * than a little. */
+/* Large pieces cost less; but the peer may view so much of the ring that there will never be more than a little. */
 static int wait_some_room(struct rdmad_channel *channel, size_t count, uint64_t until)
 {
 	uint64_t soon = time_after(time_now(), GATHER);
@@ -128,9 +125,9 @@ static int sum_of(const struct iovec *pieces, int count, size_t *sum)
 	return 0;
 
 invalid:
-	log_error("channel", "%d pieces, or more bytes than there is memory; at most %d pieces go in one call", count,
-		  IOV_MAX);
-	return -EINVAL;
+	return log_fail(-EINVAL, "channel",
+			"%d pieces, or more bytes than there is memory; at most %d pieces go in one call", count,
+			IOV_MAX);
 }
 
 static bool has_count(const struct rdmad_channel *channel, enum channel_way way, size_t count)
@@ -261,7 +258,7 @@ int rdmad_channel_try_put(struct rdmad_channel *channel, const void *bytes, size
 	return 0;
 }
 
-/* Until the transport has taken all. The peer's index is not what is waited for: one that it can never have. */
+/* Wait until the transport has taken all: for an index that the peer can never have. */
 static int flush_waiting(struct rdmad_channel *channel, uint64_t timeout_us)
 {
 	uint64_t until = until_of(timeout_us);
@@ -318,10 +315,9 @@ int rdmad_channel_reserve(struct rdmad_channel *channel, size_t count, uint64_t 
 
 int rdmad_channel_commit(struct rdmad_channel *channel, size_t count)
 {
-	if (count > channel->out.reserved) {
-		log_error("channel", "a commit of %zu bytes where %zu are reserved", count, channel->out.reserved);
-		return -EINVAL;
-	}
+	if (count > channel->out.reserved)
+		return log_fail(-EINVAL, "channel", "a commit of %zu bytes where %zu are reserved", count,
+				channel->out.reserved);
 	channel_advance_out(channel, count);
 	return channel_ended(channel);
 }
@@ -419,10 +415,9 @@ int rdmad_channel_view(struct rdmad_channel *channel, size_t count, uint64_t tim
 
 int rdmad_channel_consume(struct rdmad_channel *channel, size_t count)
 {
-	if (count > channel_known_bytes(channel)) {
-		log_error("channel", "%zu bytes to consume where %zu were seen", count, channel_known_bytes(channel));
-		return -EINVAL;
-	}
+	if (count > channel_known_bytes(channel))
+		return log_fail(-EINVAL, "channel", "%zu bytes to consume where %zu were seen", count,
+				channel_known_bytes(channel));
 	channel_advance_in(channel, count);
 	return 0;
 }

@@ -106,7 +106,7 @@ static void emit_line(struct stream *stream, const char *line, size_t length)
 {
 	size_t greeting = strlen(WIRE_RUN_GREETING);
 
-	/* What the remote shell said before it may have had no line feed. */
+	/* Words of the remote shell before it may have had no line feed. */
 	if (stream->awaits_agent && length >= greeting &&
 	    memcmp(line + length - greeting, WIRE_RUN_GREETING, greeting) == 0) {
 		stream->awaits_agent = false;
@@ -128,20 +128,6 @@ static void emit_piece(struct stream *stream, const char *text, size_t length)
 		sink_put(stream->sink, text, length);
 }
 
-/* The lines that are whole; the remainder stays. */
-static void emit_lines(struct stream *stream)
-{
-	char *at = stream->text.data, *end = at + stream->text.used, *feed;
-
-	while (at < end && (feed = memchr(at, '\n', (size_t)(end - at)))) {
-		emit_line(stream, at, (size_t)(feed - at));
-		at = feed + 1;
-	}
-	for (; end - at > (ptrdiff_t)RUN_LINE_MAX; at += RUN_LINE_MAX)
-		emit_piece(stream, at, RUN_LINE_MAX);
-	buffer_drop(&stream->text, (size_t)(at - stream->text.data));
-}
-
 void stream_close(struct stream *stream)
 {
 	if (stream->fd < 0)
@@ -155,10 +141,23 @@ void stream_close(struct stream *stream)
 
 void stream_read(struct stream *stream)
 {
-	if (!buffer_read(&stream->text, stream->fd))
+	char *at, *end, *feed;
+
+	if (!buffer_read(&stream->text, stream->fd)) {
 		stream_close(stream);
-	else if (stream->text.used)
-		emit_lines(stream);
+		return;
+	}
+	if (!stream->text.used)
+		return;
+	at = stream->text.data;
+	end = at + stream->text.used;
+	while (at < end && (feed = memchr(at, '\n', (size_t)(end - at)))) { /* the lines that are whole */
+		emit_line(stream, at, (size_t)(feed - at));
+		at = feed + 1;
+	}
+	for (; end - at > (ptrdiff_t)RUN_LINE_MAX; at += RUN_LINE_MAX)
+		emit_piece(stream, at, RUN_LINE_MAX);
+	buffer_drop(&stream->text, (size_t)(at - stream->text.data));
 }
 
 void stream_end(struct stream *stream)
@@ -183,7 +182,7 @@ void feed_add(struct feed *feed, const void *data, size_t length)
 
 void feed_flush(struct feed *feed)
 {
-	/* What does not read any more does so by its own choice. */
+	/* A rank that does not read any more does so by its own choice. */
 	if (!buffer_write(&feed->waiting, feed->fd, SIZE_MAX) || (feed->over && !feed->waiting.used))
 		feed_close(feed);
 }

@@ -63,7 +63,8 @@ static int call_run(struct kv *kv, struct ask *ask, struct kv_call *call)
 	call->ask = ask;
 	call->kv = kv;
 	kv_enter(kv);
-	/* What was not carried out because the connection ended is asked again on the next, if there is to be one. */
+	/* A request that was not carried out because the connection ended is sent again on the next, if there is to
+	 * be one. */
 	do {
 		call->b = (struct blocking){.handle = kv, .submit = call_submit, .await = kv_await};
 		kv_timeout_begin(kv);
@@ -255,14 +256,11 @@ static int put_begin(const struct kv *kv, const struct kv_put_options *options, 
 		rc = kv_pieces_size(ask->value, ask->pieces, &ask->value_len);
 	if (rc != 0 || !options)
 		return rc;
-	if (condition > KV_IF_VERSION) {
-		log_error("kv", "%d is not a condition of a put", (int)options->condition);
-		return -EINVAL;
-	}
-	if (condition == KV_IF_VERSION && !options->version) {
-		log_error("kv", "no key has the version 0; a put of a key that is missing has KV_IF_ABSENT");
-		return -EINVAL;
-	}
+	if (condition > KV_IF_VERSION)
+		return log_fail(-EINVAL, "kv", "%d is not a condition of a put", (int)options->condition);
+	if (condition == KV_IF_VERSION && !options->version)
+		return log_fail(-EINVAL, "kv",
+				"no key has the version 0; a put of a key that is missing has KV_IF_ABSENT");
 	ask->flags = (unsigned)options->condition & KV_DURABLE ? WIRE_DURABLE : 0;
 	put->condition = condition;
 	put->version = options->version;
@@ -391,7 +389,7 @@ int kv_submit_incr(void *kv_handle, const void *key, size_t key_len, int64_t del
 	return kv_submit_result(kv_handle, kv_begin(kv_handle), &ask, done, arg);
 }
 
-/* Of numbers that expire. */
+/* The head of a count with an expiry. */
 struct count_head {
 	int64_t delta;
 	uint64_t ttl;

@@ -23,8 +23,8 @@
 #define BEAT (5 * TIME_MS)       /* between looks at the kernel */
 #define LEASE (2 * TIME_S)       /* the device is thought dead after so much silence */
 #define HOST_LEASE (30 * TIME_S) /* and the host by the kernel: it may be stopped for a while, with its machine */
-/* Of all blocks to begin. One that is not resident, as other programs have its place, may never do so, and no other
- * serves its queues. */
+/* Time for all blocks to begin. One that is not resident, as other programs have its place, may never do so, and no
+ * other serves its queues. */
 #define BEGIN_PATIENCE (10 * TIME_S)
 #define END_PATIENCE (2 * TIME_S) /* the process's watch has less */
 #define RESULT_NAP (20 * TIME_US) /* while a job is under way for longer than attr.poll */
@@ -34,7 +34,7 @@
  */
 
 /* Whether there are results since the last look; the daemon knows of them then. */
-static bool tell(struct gpu_process *process, uint64_t *told)
+static bool results_tell(struct gpu_process *process, uint64_t *told)
 {
 	uint64_t done = gpu_ring_done(&process->ring);
 
@@ -84,7 +84,7 @@ static void *tell_results(void *argument)
 
 	gpu_idle_init(process, &idle);
 	while (!gpu_process_stopping(process)) {
-		if (tell(process, &told)) {
+		if (results_tell(process, &told)) {
 			since = time_now();
 			turns = 0;
 		} else if (told != gpu_ring_submitted(&process->ring)) {
@@ -102,7 +102,7 @@ static void *tell_results(void *argument)
  * The kernel's life.
  */
 
-static int launch(struct cuda *c)
+static int kernel_launch(struct cuda *c)
 {
 	void *parameters[] = {&c->args};
 
@@ -120,7 +120,7 @@ static int launch(struct cuda *c)
 			 parameters, NULL);
 }
 
-/* What a block says it ended for, in the words of any backend. */
+/* Report why a block ended, in the words of any backend. */
 static void fail_block(struct gpu_process *process, const struct gpu_kernel_block *block, uint64_t failed)
 {
 	int error = (int)(failed >> 32);
@@ -202,16 +202,6 @@ static bool has_work(const struct cuda *c)
 	return gpu_ring_submitted(&c->process->ring) != gpu_ring_done(&c->process->ring);
 }
 
-static int tend_parked(struct cuda *c, struct gpu_idle *idle)
-{
-	if (!has_work(c)) {
-		gpu_idle(c->process, idle);
-		return 0;
-	}
-	gpu_idle_end(c->process, idle);
-	return launch(c) == 0 ? 0 : fail_device(c);
-}
-
 static int tend_running(struct cuda *c)
 {
 	uint64_t now = time_now();
@@ -242,25 +232,11 @@ static int tend_running(struct cuda *c)
 	return 0;
 }
 
-/* Until it should end or has failed: 0 when the kernel still listens. */
-static int tend(struct cuda *c)
-{
-	struct gpu_idle idle = {0};
-	uint64_t told = 0;
-	int rc = 0;
-
-	while (rc == 0 && !gpu_process_stopping(c->process)) {
-		rc = c->parked ? tend_parked(c, &idle) : tend_running(c);
-		if (c->process->queue_mode)
-			tell(c->process, &told);
-	}
-	gpu_idle_disarm(c->process, &idle);
-	return rc;
-}
-
-static int serve(struct cuda *c)
+static int cuda_serve(struct cuda *c)
 {
 	struct gpu_process *process = c->process;
+	struct gpu_idle idle = {0};
+	uint64_t told = 0;
 	pthread_t results;
 	int rc = process->queue_mode ? 0 : pthread_create(&results, NULL, tell_results, process);
 
@@ -269,19 +245,31 @@ static int serve(struct cuda *c)
 		return -rc;
 	}
 	gpu_process_ready(process);
-	rc = tend(c);
+	while (rc == 0 && !gpu_process_stopping(process)) { /* 0: the kernel still listens */
+		if (!c->parked) {
+			rc = tend_running(c);
+		} else if (!has_work(c)) {
+			gpu_idle(process, &idle);
+		} else {
+			gpu_idle_end(process, &idle);
+			rc = kernel_launch(c) == 0 ? 0 : fail_device(c);
+		}
+		if (process->queue_mode)
+			results_tell(process, &told);
+	}
+	gpu_idle_disarm(process, &idle);
 	if (!process->queue_mode)
 		pthread_join(results, NULL);
 	return rc;
 }
 
-static int run(struct gpu_process *process, char *why)
+static int cuda_run(struct gpu_process *process, char *why)
 {
 	struct cuda c = {.process = process};
 	int rc = cuda_take(&c);
 
 	if (rc == 0) {
-		rc = launch(&c);
+		rc = kernel_launch(&c);
 		if (rc != 0)
 			cuda_give_back(&c);
 	}
@@ -289,7 +277,7 @@ static int run(struct gpu_process *process, char *why)
 		snprintf(why, GPU_WHY, "%s", c.api.why);
 		return -ENODEV;
 	}
-	rc = serve(&c);
+	rc = cuda_serve(&c);
 	/* From a kernel that does not end nothing can be taken back, and after a fault every call
 	 * fails: the end of the process is what remains. */
 	if (end_kernel(&c, GPU_KERNEL_STOP))
@@ -303,5 +291,5 @@ const struct gpu_backend gpu_backend_cuda = {
 	.descriptors = 1024,    /* a driver opens dozens for each of its devices */
 	.file_bytes = 64 * MIB, /* shared memory, and a cache of what it compiled */
 	.probe = cuda_probe,
-	.run = run,
+	.run = cuda_run,
 };

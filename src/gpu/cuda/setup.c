@@ -70,8 +70,8 @@ static int device_attribute(struct cuda *c, int attribute, int *value)
 	return cuda_call(&c->api, cuDeviceGetAttribute, value, attribute, c->device);
 }
 
-/* What the device could do, before anything of it is taken; its name, for people, and whether only one session at a
- * time will have it. */
+/* Check what the device can do, before anything of it is taken; its name, for people, and whether only one session at
+ * a time will have it. */
 static int check_device(struct cuda *c)
 {
 	struct gpu_probe *out = &c->process->probe;
@@ -158,7 +158,7 @@ static int load_kernel(struct cuda *c)
 	return rc;
 }
 
-/* As many as are wanted, but no more than are resident at once: one that is not never begins. */
+/* Take as many blocks as are wanted, but no more than are resident at once: one that is not never begins. */
 static int count_blocks(struct cuda *c, unsigned wanted)
 {
 	int each, processors, rc;
@@ -176,7 +176,7 @@ static int count_blocks(struct cuda *c, unsigned wanted)
 }
 
 /* Let the device see memory of this process; *seen is where. */
-static int map(struct cuda *c, void *memory, uint64_t bytes, uint64_t *seen)
+static int memory_map(struct cuda *c, void *memory, uint64_t bytes, uint64_t *seen)
 {
 	int rc = cuda_call(&c->api, cuMemHostRegister, memory, bytes, CUDA_REGISTER_MAPPED | CUDA_REGISTER_PORTABLE);
 
@@ -203,7 +203,7 @@ static int make_board(struct cuda *c)
 		cuda_api_failed(&c->api, "no memory for the board: %s", strerror(errno));
 		return -ENOMEM;
 	}
-	rc = map(c, c->board, board_bytes(), &seen);
+	rc = memory_map(c, c->board, board_bytes(), &seen);
 	c->args.board = (struct gpu_kernel_board *)seen;
 	if (rc != 0)
 		munmap(c->board, board_bytes());
@@ -260,7 +260,7 @@ int cuda_take(struct cuda *c)
 
 	if (rc != 0)
 		return rc;
-	rc = map(c, c->process->ring.base, c->process->ring.at.bytes, &seen);
+	rc = memory_map(c, c->process->ring.base, c->process->ring.at.bytes, &seen);
 	c->args.ring = c->process->ring;
 	c->args.ring.base = (uint8_t *)seen;
 	if (rc != 0)

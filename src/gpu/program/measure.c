@@ -30,7 +30,7 @@ struct measurement {
 	struct figures figures;
 };
 
-static void fill(uint8_t *image, uint32_t n)
+static void image_fill(uint8_t *image, uint32_t n)
 {
 	uint32_t random = 1;
 
@@ -65,11 +65,10 @@ static int wait_until_running(struct gpu_session *session)
 	}
 	if (state == GPU_RUNNING)
 		return 0;
-	log_error("gpu", "%s", gpu_session_reason(session));
-	return -ENODEV;
+	return log_fail(-ENODEV, "gpu", "%s", gpu_session_reason(session));
 }
 
-static int start(struct measurement *m)
+static int session_start(struct measurement *m)
 {
 	struct gpu_process_attr attr = m->arguments->attr;
 	struct wire_ring_shape shape = {QUEUES, SLOTS,
@@ -84,7 +83,7 @@ static int start(struct measurement *m)
 	return rc == 0 ? wait_until_running(m->session) : rc;
 }
 
-static bool submit(struct measurement *m)
+static bool job_submit(struct measurement *m)
 {
 	struct gpu_cell cell;
 	void *input;
@@ -96,17 +95,15 @@ static bool submit(struct measurement *m)
 	return true;
 }
 
-/* What came, compared and given back; waits for nothing. Negative: the session is over. */
-static int collect(struct measurement *m, unsigned *idle)
+/* Compare and give back what came; waits for nothing. Negative: the session is over. */
+static int job_collect(struct measurement *m, unsigned *idle)
 {
 	struct gpu_done done[OUTSTANDING];
 	int n = gpu_port_poll(m->port, done, OUTSTANDING);
 
 	for (int i = 0; i < n; i++) {
-		if (done[i].result.length != m->job.length || memcmp(done[i].output, m->expected, m->job.length) != 0) {
-			log_error("gpu", "a result is not what this processor makes of the image");
-			return -EBADMSG;
-		}
+		if (done[i].result.length != m->job.length || memcmp(done[i].output, m->expected, m->job.length) != 0)
+			return log_fail(-EBADMSG, "gpu", "a result is not what this processor makes of the image");
 		gpu_port_release(m->port, &done[i].cell);
 	}
 	*idle = n ? 0 : *idle + 1;
@@ -115,8 +112,7 @@ static int collect(struct measurement *m, unsigned *idle)
 	sched_yield();
 	if (gpu_session_progress(m->session, time_now()) == GPU_RUNNING)
 		return n;
-	log_error("gpu", "%s", gpu_session_reason(m->session));
-	return -ECONNRESET;
+	return log_fail(-ECONNRESET, "gpu", "%s", gpu_session_reason(m->session));
 }
 
 static int measure_ring(struct measurement *m, uint64_t images, struct histogram *times)
@@ -128,10 +124,10 @@ static int measure_ring(struct measurement *m, uint64_t images, struct histogram
 		uint64_t begin = time_now();
 		int n = 0;
 
-		submit(m);
+		job_submit(m);
 		gpu_port_kick(m->port);
 		while (n == 0)
-			n = collect(m, &idle);
+			n = job_collect(m, &idle);
 		if (n < 0)
 			return n;
 		histogram_add(times, time_now() - begin);
@@ -148,10 +144,10 @@ static int measure_rate(struct measurement *m)
 	while (received < images) {
 		int n;
 
-		while (sent < images && sent - received < OUTSTANDING && submit(m))
+		while (sent < images && sent - received < OUTSTANDING && job_submit(m))
 			sent++;
 		gpu_port_kick(m->port);
-		n = collect(m, &idle);
+		n = job_collect(m, &idle);
 		if (n < 0)
 			return n;
 		received += (uint64_t)n;
@@ -160,7 +156,7 @@ static int measure_rate(struct measurement *m)
 	return 0;
 }
 
-static void print(const struct measurement *m)
+static void results_print(const struct measurement *m)
 {
 	const struct gpu_arguments *a = m->arguments;
 	const struct gpu_probe *probe = gpu_session_probe(m->session);
@@ -196,13 +192,11 @@ static int measure(struct measurement *m)
 	};
 	m->image = aligned_alloc(WIRE_RING_LINE, wire_ring_pages(length));
 	m->expected = aligned_alloc(WIRE_RING_LINE, wire_ring_pages(length));
-	if (!m->image || !m->expected) {
-		log_error("gpu", "no memory for an image");
-		return -ENOMEM;
-	}
-	fill(m->image, length);
+	if (!m->image || !m->expected)
+		return log_fail(-ENOMEM, "gpu", "no memory for an image");
+	image_fill(m->image, length);
 	measure_direct(m, &times);
-	rc = start(m);
+	rc = session_start(m);
 	if (rc == 0) /* new memory is slow: each cell once */
 		rc = measure_ring(m, QUEUES * SLOTS, &times);
 	if (rc == 0)
@@ -210,7 +204,7 @@ static int measure(struct measurement *m)
 	if (rc == 0)
 		rc = measure_rate(m);
 	if (rc == 0)
-		print(m);
+		results_print(m);
 	return rc;
 }
 

@@ -140,7 +140,7 @@ static bool peer_idle(struct peer *peer)
 	return true;
 }
 
-/* Nothing of it is under way any more. */
+/* End a peer of which nothing is under way any more. */
 static void peer_ended(struct peer *peer)
 {
 	if (peer->index < 0)
@@ -176,7 +176,7 @@ void peer_go(struct peer *peer, const char *format, ...)
 	va_end(args);
 }
 
-/* What is under way ends when the connection has: until then the device may use its memory. */
+/* Operations under way end when the connection has: until then the device may use their memory. */
 void peer_lose(struct peer *peer, int error, const char *format, ...)
 {
 	va_list args;
@@ -325,7 +325,7 @@ static int connect_wait(struct peer *peer, const char *address)
 {
 	int rc = context_wait(peer->ctx, not_connecting, peer, TIME_NEVER);
 
-	/* It may have gone meanwhile, and have said something before. */
+	/* The peer may have gone meanwhile, and have said something before. */
 	if (peer->session->greeted && peer->index >= 0)
 		return peer->index;
 	if (rc == 0)
@@ -479,13 +479,6 @@ void peers_say_goodbye(rdma_context *ctx)
  * Looking
  */
 
-/* One whose connection is ending is not, unless another is made. */
-static bool is_there(const struct peer *peer)
-{
-	return peer->state == PEER_BROKEN ||
-	       (peer->state == PEER_CONNECTED && (peer->resumes || conn_established(peer->conn)));
-}
-
 int rdma_peers(rdma_context *ctx)
 {
 	int count = 0;
@@ -494,8 +487,12 @@ int rdma_peers(rdma_context *ctx)
 		return rdma_fail(-EINVAL, "Invalid parameters: the context is NULL");
 	rdma_enter(ctx);
 	for (uint32_t i = 0; i < ctx->peers; i++) {
+		const struct peer *peer = ctx->peer[i];
+
 		peer_look(ctx->peer[i]);
-		count += is_there(ctx->peer[i]);
+		/* One whose connection is ending is not there, unless another is made. */
+		count += peer->state == PEER_BROKEN ||
+			 (peer->state == PEER_CONNECTED && (peer->resumes || conn_established(peer->conn)));
 	}
 	rdma_leave(ctx);
 	return count;
