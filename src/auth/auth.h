@@ -272,8 +272,8 @@ bool auth_password_admit(struct auth_table *table, const char *name, size_t name
  * the table. */
 const struct auth_key *auth_table_key(const struct auth_table *table, size_t index);
 const struct auth_client *auth_table_client(const struct auth_table *table, const char *name);
-/* The client has proved its key: it counts from here to auth_admission_end(). False: its client has as many connections
- * as it may. The second one says so beforehand, and counts nothing. */
+/* The client has proved its key, or needs none: it counts from here to auth_admission_end(). False: its client has as
+ * many connections as it may. The second one says so beforehand, and counts nothing. */
 bool auth_enter(struct auth_admission *admission);
 bool auth_has_place(const struct auth_client *client);
 /* By another table. False: the key is gone, or is another one, or one is needed now. */

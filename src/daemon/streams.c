@@ -87,8 +87,7 @@ static void came(struct daemon *d, const struct service *service, int fd, struct
 	reason = listeners_admit(d, service->id, places, &detail);
 	if (reason == WIRE_REASON_NONE) {
 		authorize(d, service, of, &admission);
-		reason = auth_has_place(admission.client) ? listeners_count(d, of, &detail, &source)
-							  : WIRE_REASON_SOURCE;
+		reason = auth_enter(&admission) ? listeners_count(d, of, &detail, &source) : WIRE_REASON_SOURCE;
 	}
 	if (reason == WIRE_REASON_NONE && hand_over(d, service, fd, request, places, source, &admission))
 		return;

@@ -32,7 +32,22 @@ done
 grep -q '/man3/rdma_send\.3' "$dir/files" && grep -q '/man3/kv_get\.3' "$dir/files" || fail "functions lack pages of their names"
 [[ -z $(sort "$dir/files" | uniq -d) ]] || fail "in two packages: $(sort "$dir/files" | uniq -d)"
 
-dpkg-deb -I "$folder"/rdmad_*.deb postinst | grep -q 'deb-systemd-invoke .*rdmad.service' || fail "an upgrade does not restart the service"
+dpkg-deb -e "$folder"/rdmad_*.deb "$dir/scripts"
+grep -q 'deb-systemd-invoke .*rdmad.service' "$dir/scripts/postinst" || fail "an upgrade does not restart the service"
+# Clients of the socket wait through an upgrade. A removal ends it first, as it would start the service again.
+cat "$dir"/scripts/p{re,ost}inst 2>/dev/null | grep 'deb-systemd-invoke .*rdmad.socket' >"$dir/out" && fail "an upgrade stops the socket"
+[[ $(grep -o 'stop .*rdmad[.a-z]*' "$dir/scripts/prerm" | grep -o 'rdmad[.a-z]*') == $'rdmad.socket\nrdmad.service' ]] ||
+	fail "a removal stops: $(grep stop "$dir/scripts/prerm")"
+# A removal leaves what the service kept, and a purge does not; twice is no error. Keys are the operator's.
+mkdir -p "$dir/purged/etc/rdmad" "$dir"/purged/var/l{ib,og}/private/rdmad
+touch "$dir/purged/etc/rdmad/keys" "$dir/purged/var/lib/private/rdmad/log.1"
+ln -s private/rdmad "$dir/purged/var/lib/rdmad"
+for step in remove purge purge; do
+	DPKG_ROOT=$dir/purged sh "$dir/scripts/postrm" "$step" >"$dir/out" 2>&1 || fail "postrm $step"
+	[[ $step != remove || -e $dir/purged/var/lib/rdmad/log.1 ]] || fail "a removal takes the log of changes away"
+done
+[[ -e $dir/purged/etc/rdmad/keys ]] || fail "a purge takes the operator's keys away"
+find "$dir/purged/var" -name '*rdmad*' -print -quit | grep . >"$dir/out" && fail "a purge leaves something"
 
 # What was installed runs, from another root.
 library=$(dirname "$(echo "$dir"/root/usr/lib/*/librdmad.so.6)")

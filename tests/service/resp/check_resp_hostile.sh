@@ -57,6 +57,43 @@ answers +OK AUTH app "$password"
 exec {CONNECTION[1]}>&-
 stop_daemon
 
+# One user of this machine, without a password, counts from the first command on, and until it is another client.
+printf '%s\n' "@$(id -u) kv resp read= write= connections=1" 'app kv resp read= write= connections=1' >"$dir/clients"
+configure 'services = ["kv", "resp"];' "resp.unix_socket = \"$dir/redis.sock\";" \
+	"auth = { keys = \"$dir/keys\"; clients = \"$dir/clients\"; local = \"user\"; };"
+start_daemon
+timeout 120 python3 - "$dir/redis.sock" "$password" "$rdmactl" "$dir/control.sock" <<'END' || fail "connections= of a user"
+import socket, subprocess, sys
+
+def connect():
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(sys.argv[1])
+    return s, s.makefile("rb")
+
+def ask(connection, text):
+    connection[0].sendall(text)
+    return connection[1].readline()
+
+def is_refused():
+    try:
+        return ask(connect(), b"PING\r\n") != b"+PONG\r\n"
+    except ConnectionError:
+        return True
+
+one = connect()
+assert ask(one, b"GET k\r\n") == b"$-1\r\n" and is_refused()
+assert connect()[1].readline().startswith(b"-ERR max number of clients")
+subprocess.run([sys.argv[3], "--control", sys.argv[4], "reload"], check=True, stdout=subprocess.DEVNULL)
+assert ask(one, b"PING\r\n") == b"+PONG\r\n" and is_refused()
+assert ask(one, b"AUTH app %s\r\n" % sys.argv[2].encode()) == b"+OK\r\n"
+two = connect()
+assert ask(two, b"PING\r\n") == b"+PONG\r\n" and is_refused()
+two[0].shutdown(socket.SHUT_RDWR)
+while is_refused():
+    pass
+END
+stop_daemon
+
 # A client that resets its connection is named in the log; one that has begun a command, a long value or a transaction, and does not
 # go on, does not hold up the end.
 resp_port() { port=$(sed -n 's/.*listening on tcp [0-9.]*:\([0-9]*\) for resp.*/\1/p' "$dir/log"); [[ $port ]]; }
