@@ -136,7 +136,6 @@ void events_wake(struct store *store)
 int store_watch_begin(struct store *store, struct store_watcher *w, int fd)
 {
 	struct events *e = &store->events;
-	bool first;
 
 	pthread_mutex_lock(&e->lock);
 	if (!e->slot) {
@@ -150,12 +149,12 @@ int store_watch_begin(struct store *store, struct store_watcher *w, int fd)
 		e->slot = at;
 	}
 	*w = (struct store_watcher){.fd = fd, .next = atomic_load(&e->head), .lost = atomic_load(&e->lost)};
-	first = list_empty(&e->watchers);
 	list_add_tail(&e->watchers, &w->node);
 	atomic_store_explicit(&e->on, true, memory_order_release);
 	pthread_mutex_unlock(&e->lock);
-	/* A writer that has not seen it holds a stripe's lock: it has ended when this returns. */
-	for (unsigned i = 0; first && i < store->stripes; i++) {
+	/* A writer that has not seen it holds a stripe's lock: it has ended when this returns, also where another
+	 * watcher waits for it still. */
+	for (unsigned i = 0; i < store->stripes; i++) {
 		lock_take(&store->stripe[i].lock, LOCK_STRIPE);
 		lock_give(&store->stripe[i].lock, LOCK_STRIPE);
 	}

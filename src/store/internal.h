@@ -718,7 +718,8 @@ static inline bool item_is_timed(const struct store_item *item, bool kept)
 
 static inline bool events_on(const struct store *store)
 {
-	return unlikely(atomic_load_explicit(&store->events.on, memory_order_relaxed));
+	/* The ring that a watcher made is seen with it. */
+	return unlikely(atomic_load_explicit(&store->events.on, memory_order_acquire));
 }
 
 static inline void event_tell(struct store *store, struct event event, struct dead *dead)

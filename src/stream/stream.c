@@ -445,6 +445,11 @@ size_t stream_waiting(const struct stream *s)
 	return s->out.waiting;
 }
 
+uint64_t stream_written(const struct stream *s)
+{
+	return s->out.written;
+}
+
 void stream_get_info(const struct stream *s, struct stream_info *out)
 {
 	*out = (struct stream_info){.id = s->id,

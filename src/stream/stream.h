@@ -179,6 +179,7 @@ bool stream_revise(struct stream *stream, struct auth_table *table);
 void stream_get_info(const struct stream *stream, struct stream_info *out);
 struct stream_group *stream_group_of(const struct stream *stream);
 uint64_t stream_now(const struct stream *stream);
-size_t stream_waiting(const struct stream *stream); /* bytes to leave */
+size_t stream_waiting(const struct stream *stream);   /* bytes to leave */
+uint64_t stream_written(const struct stream *stream); /* all bytes so far, also those that wait */
 
 #endif

@@ -142,9 +142,18 @@ static void client_write(struct resp_client *c)
 
 bool resp_client_push(struct resp_client *c, const struct stream_piece *piece)
 {
+	uint64_t written = stream_written(c->stream);
 	size_t waiting = stream_waiting(c->stream);
 
+	/* Replies wait, too, and may be long. */
+	if (written - waiting >= c->heard.place) {
+		c->heard.before = c->heard.since;
+		c->heard.since = 0;
+		c->heard.place = written;
+	}
+	waiting = MIN(waiting, c->heard.before + c->heard.since);
 	if (waiting + piece->len <= WAITING_MAX) {
+		c->heard.since += piece->len;
 		stream_write(c->stream, piece, 1);
 		return true;
 	}
@@ -348,6 +357,7 @@ static int client_run(struct resp_client *c, const struct resp_command *command,
 	unsigned pins = c->thread->pins.count;
 	int rc = -ESTALE;
 
+	c->command = command;
 	if (c->thread->timed.id != command->id)
 		resp_time(c->thread, command->id);
 
@@ -427,8 +437,8 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	if (unlikely(c->out->len > len && c->out->at[len] == '-'))
 		resp_count_error(c->thread->shared, c->out->at + len + 1, c->out->len - len - 1);
 	client_mute(c, len, pins);
-	if (unlikely(c->track) && command)
-		resp_track_commanded(c);
+	if (unlikely(c->track))
+		resp_track_commanded(c, command);
 	if (c->step) /* of a command that was refused when it came again */
 		c->step_end(c);
 	return 0;
@@ -678,6 +688,8 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		resp_time(c->thread, RESP_IDS);
 	resp_seen_commands(c); /* before its client hears of them */
 	client_write(c);
+	if (unlikely(c->track))
+		resp_track_turn(c->thread);
 	stream_served(stream, commands - !(whole && used == len));
 	resp_seen_visit(c, len - used);
 	if (!c->pending)

@@ -155,8 +155,8 @@ static void tell_client(struct resp_out *text, const struct resp_client *c, uint
 		   " qbuf=%llu qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=%d omem=%llu tot-mem=%llu",
 		   (unsigned long long)unused, waiting != 0, (unsigned long long)waiting,
 		   (unsigned long long)(unused + waiting + sizeof(*c)));
-	resp_print(text, " events=%s cmd=%s user=%s redir=-1 resp=%d", waiting ? "rw" : "r",
-		   command ? command->name : "NULL", seen->user, seen->three ? 3 : 2);
+	resp_print(text, " events=%s cmd=%s user=%s redir=%lld resp=%d", waiting ? "rw" : "r",
+		   command ? command->name : "NULL", seen->user, (long long)GET(seen->redirect), seen->three ? 3 : 2);
 	put_text(text, "lib-name", seen->library);
 	put_text(text, "lib-ver", seen->library_version);
 	resp_raw(text, "\n", 1);

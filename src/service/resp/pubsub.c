@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #define SUBSCRIPTIONS_MAX 100000
+#define SUBSCRIBED_BYTES (16 * MIB) /* of the names of them */
 #define BUCKETS_FIRST 256u
 
 static const char *const subscribe_words[] = {"subscribe", "psubscribe", "ssubscribe"};
@@ -172,6 +173,7 @@ static void subscription_end(struct resp_pubsub *p, struct subscription *s)
 	struct channel *channel = s->channel;
 
 	s->client->thread->listeners -= hears_of_keys(channel);
+	s->client->subscribed -= channel->len;
 	atomic_fetch_sub_explicit(seen_count(s->client, channel->kind), 1, memory_order_relaxed);
 	list_del(&s->of_client);
 	list_del(&s->of_channel);
@@ -287,9 +289,13 @@ static void message_send(struct resp_client *c, struct message *m, const struct 
 		m->refs--;
 }
 
-static bool may_hear(const struct resp_client *c, const struct words *what)
+/* Its rights may be others than those by which it subscribed. */
+static bool may_hear(const struct resp_client *c, const struct channel *by, const struct words *what)
 {
-	return !what->key || auth_may(stream_client(c->stream), AUTH_READ, what->key->at, what->key->len);
+	const struct auth_client *client = stream_client(c->stream);
+
+	return auth_may(client, AUTH_NAMES, by->name, by->len) &&
+	       (!what->key || auth_may(client, AUTH_READ, what->key->at, what->key->len));
 }
 
 static void channel_send(struct resp_thread *thread, const struct channel *channel, const struct words *what,
@@ -300,7 +306,7 @@ static void channel_send(struct resp_thread *thread, const struct channel *chann
 	list_for_each (pos, &channel->subscriptions) {
 		struct resp_client *c = container_of(pos, struct subscription, of_channel)->client;
 
-		if (c->thread != thread || !may_hear(c, what))
+		if (c->thread != thread || !may_hear(c, channel, what))
 			continue;
 		if (!m[c->three])
 			m[c->three] = message_new(what, channel, c->three);
@@ -510,6 +516,7 @@ static int subscribe_one(struct resp_client *c, enum resp_kind kind, const struc
 		list_add_tail(&c->subscriptions, &s->of_client);
 		channel->count++;
 		c->thread->listeners += hears_of_keys(channel);
+		c->subscribed += channel->len;
 		atomic_fetch_add_explicit(seen_count(c, kind), 1, memory_order_relaxed);
 		s = NULL;
 	}
@@ -521,9 +528,18 @@ static int subscribe_one(struct resp_client *c, enum resp_kind kind, const struc
 
 static int subscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
 {
-	for (unsigned i = 1; i < argc; i++)
+	size_t bytes = c->subscribed;
+
+	for (unsigned i = 1; i < argc; i++) {
 		if (!may_name(c, &argv[i]))
 			return 0;
+		bytes += argv[i].len;
+	}
+	if (bytes > SUBSCRIBED_BYTES) {
+		resp_error(c->out, "ERR more than %llu bytes of names of one client's subscriptions",
+			   (unsigned long long)SUBSCRIBED_BYTES);
+		return 0;
+	}
 	if (resp_subscriptions(c) + argc > SUBSCRIPTIONS_MAX) {
 		resp_error(c->out, "ERR more than %u subscriptions of one client", SUBSCRIPTIONS_MAX);
 		return 0;

@@ -218,7 +218,13 @@ struct resp_client {
 	const struct resp_command *command; /* the one under way or the last; a subcommand where it has such */
 	size_t pushed; /* where in `out` messages and what is told of subscriptions begin; SIZE_MAX: nowhere */
 	enum { RESP_REPLY_ON, RESP_REPLY_OFF, RESP_REPLY_SKIP_NEXT, RESP_REPLY_SKIP } reply;
+	/* Bytes of messages that may wait to leave: in front of a place in what was written, and behind it. */
+	struct {
+		uint64_t place;
+		size_t before, since;
+	} heard;
 	struct list subscriptions; /* pubsub.c's */
+	size_t subscribed;         /* bytes of the names that it subscribed to */
 	struct resp_track *track;  /* NULL: it does not track keys */
 	struct list redirects;     /* of others' messages to it, under shared->lock */
 	struct resp_multi *multi;  /* NULL: neither MULTI nor WATCH were said */
@@ -366,6 +372,8 @@ void resp_view_end(struct resp_client *c);
 void *resp_view_keep(struct resp_client *c, size_t size);
 /* Whether the step writes or deletes the key, so that it is not as in the store. */
 bool resp_view_changes(const struct resp_client *c, const struct resp_arg *key);
+/* The same, or has it expire at another time: watchers are told. */
+bool resp_view_tells(const struct resp_client *c, const struct resp_arg *key);
 /* The next key that it writes or deletes, from *at on, which begins as 0; false: there is none. */
 bool resp_view_next(const struct resp_client *c, unsigned *at, struct resp_arg *key, bool *there);
 /* One more condition of the commit: what the key has to be. */
@@ -410,9 +418,10 @@ bool resp_tracks_any(const struct resp_thread *thread); /* a client of it tracks
 /* The client has read the keys of a command, which began when `seen` was store_event_head(). 0 or -ENOMEM. */
 int resp_track_read(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		    unsigned argc, uint64_t seen);
-void resp_track_commanded(struct resp_client *c); /* a command was answered: CLIENT CACHING was said for it */
+/* A command was answered or refused, for which CLIENT CACHING was said; NULL: an unknown one. */
+void resp_track_commanded(struct resp_client *c, const struct resp_command *command);
 void resp_track_event(struct resp_thread *thread, const struct store_event *event);
-void resp_track_turn(struct resp_thread *thread); /* behind the events of a turn */
+void resp_track_turn(struct resp_thread *thread); /* behind the events of a turn, and the replies of a visit */
 void resp_track_end(struct resp_client *c);       /* it tracks no more */
 void resp_track_leave(struct resp_client *c);     /* nor hears of what others track */
 

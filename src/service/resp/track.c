@@ -15,6 +15,7 @@
 #define TRACKED_BYTES (64 * MIB) /* of the entries of one thread */
 #define BUCKETS_FIRST 1024u
 #define PREFIXES_MAX 1000u
+#define BATCH_BYTES (16 * MIB) /* of keys in one message; beyond it a client is told to drop all */
 #define CHANNEL "__redis__:invalidate"
 
 /* Where the messages of some client go. Under shared->lock. */
@@ -35,9 +36,9 @@ struct resp_track {
 	bool bcast, optin, optout, noloop;
 	enum caching caching; /* of the command that comes next */
 	struct resp_redirect *redirect;
-	struct resp_arg *prefix; /* with BCAST: at the least one, which may be empty */
+	struct resp_arg *prefix; /* with BCAST: at the least one, which may be empty; in their order */
 	unsigned prefixes;
-	struct resp_out batch; /* keys that it is told of at the end of the turn, with BCAST */
+	struct resp_out batch; /* keys that it is told of at the end of the turn, or of a visit */
 	size_t batched;
 };
 
@@ -47,6 +48,7 @@ struct tracked {
 	struct list of_client, of_thread;
 	struct resp_track *track;
 	uint64_t hash, seen;
+	bool written; /* by the step in which it was read, before that: the event of it is still to come */
 	size_t len;
 	char key[];
 };
@@ -57,6 +59,7 @@ struct resp_tracks {
 	struct tracked **bucket;
 	unsigned buckets, count;
 	size_t bytes;
+	bool batched;        /* a track has keys in its batch */
 	struct resp_out out; /* a message that is built */
 };
 
@@ -244,6 +247,8 @@ static void tell(struct resp_track *track, const char *keys, size_t len, size_t 
 
 	if (track->redirect)
 		to = redirect_to(thread->shared, track->redirect);
+	else if (!to->three)
+		return;
 	if (!to)
 		tell_broken(track);
 	else if (track->redirect && track->redirect->thread != thread)
@@ -252,22 +257,28 @@ static void tell(struct resp_track *track, const char *keys, size_t len, size_t 
 		tell_client(thread, to, keys, len, count);
 }
 
+static void batch_add(struct resp_track *track, const char *key, size_t len)
+{
+	resp_bulk(&track->batch, key, len);
+	track->batched++;
+	track->client->thread->tracks->batched = true;
+}
+
 static void batch_end(struct resp_track *track)
 {
 	if (track->batch.failed)
-		stream_close(track->client->stream, -ENOMEM, "no memory for a message");
+		tell(track, NULL, 0, 0);
 	else if (track->batched)
 		tell(track, track->batch.at, track->batch.len, track->batched);
 	free(track->batch.at);
-	track->batch = (struct resp_out){.most = SIZE_MAX};
+	track->batch = (struct resp_out){.most = BATCH_BYTES};
 	track->batched = 0;
 }
 
 /* Tell of one key at once. */
 static void tell_key(struct resp_track *track, const char *key, size_t len)
 {
-	resp_bulk(&track->batch, key, len);
-	track->batched++;
+	batch_add(track, key, len);
 	batch_end(track);
 }
 
@@ -324,9 +335,12 @@ static bool is_key(const struct tracked *e, uint64_t hash, const char *key, size
 }
 
 /* 0 or -ENOMEM. */
-static int tracked_add(struct resp_thread *thread, struct resp_track *track, const struct resp_arg *key, uint64_t seen)
+static int tracked_add(struct resp_client *c, const struct resp_arg *key, uint64_t seen)
 {
+	struct resp_thread *thread = c->thread;
+	struct resp_track *track = c->track;
 	struct resp_tracks *t = thread->tracks;
+	bool written = resp_view_tells(c, key);
 	uint64_t hash = store_hash(thread->store, key->at, key->len);
 	struct tracked **bucket = &t->bucket[hash & (t->buckets - 1)], *e = *bucket;
 
@@ -334,12 +348,14 @@ static int tracked_add(struct resp_thread *thread, struct resp_track *track, con
 		e = e->next;
 	if (e) {
 		e->seen = seen;
+		e->written = written;
 		return 0;
 	}
 	e = malloc(sizeof(*e) + key->len);
 	if (!e)
 		return -ENOMEM;
-	*e = (struct tracked){.next = *bucket, .track = track, .hash = hash, .seen = seen, .len = key->len};
+	*e = (struct tracked){
+		.next = *bucket, .track = track, .hash = hash, .seen = seen, .written = written, .len = key->len};
 	memcpy(e->key, key->at, key->len);
 	*bucket = e;
 	list_add_tail(&track->tracked, &e->of_client);
@@ -350,7 +366,7 @@ static int tracked_add(struct resp_thread *thread, struct resp_track *track, con
 		table_grow(t);
 	while (t->bytes > TRACKED_BYTES) {
 		e = container_of(t->oldest.next, struct tracked, of_thread);
-		tell_key(e->track, e->key, e->len);
+		batch_add(e->track, e->key, e->len); /* the reply that has its value may have to leave first */
 		tracked_end(t, e);
 	}
 	return 0;
@@ -371,19 +387,22 @@ int resp_track_read(struct resp_client *c, const struct resp_command *command, c
 	struct resp_keys keys;
 	int rc = 0;
 
-	if (!track || track->bcast || !(command->flags & RESP_READONLY) ||
+	/* What a script reads counts, not the keys that it names. */
+	if (!track || track->bcast || !(command->flags & RESP_READONLY) || command->flags & RESP_NOSCRIPT ||
 	    (track->optin && track->caching != CACHING_YES) || (track->optout && track->caching == CACHING_NO))
 		return 0;
 	keys = resp_keys(command, argv, argc);
 	for (unsigned i = 0; i < keys.count && rc == 0; i++)
 		if (resp_key(&keys, argv, i)->len <= STORE_KEY_MAX)
-			rc = tracked_add(c->thread, track, resp_key(&keys, argv, i), seen);
+			rc = tracked_add(c, resp_key(&keys, argv, i), seen);
 	return rc;
 }
 
-void resp_track_commanded(struct resp_client *c)
+void resp_track_commanded(struct resp_client *c, const struct resp_command *command)
 {
-	if (c->track && strncmp(c->command->name, "client|", strlen("client|")) != 0 && !resp_multi_open(c))
+	bool of_client = command && strncmp(command->name, "client|", strlen("client|")) == 0;
+
+	if (!of_client && !resp_multi_open(c))
 		c->track->caching = CACHING_NONE;
 }
 
@@ -396,13 +415,25 @@ static bool is_own(const struct resp_track *track, const struct store_event *eve
 	return track->noloop && resp_note_client(event->note) == track->client->id;
 }
 
+/* 0: the key begins with the prefix. */
+static int compare_key(const void *key, const void *prefix)
+{
+	const struct store_event *event = key;
+	const struct resp_arg *p = prefix;
+	int order = memcmp(event->key, p->at, MIN(p->len, event->key_len));
+
+	return order ? order : -(event->key_len < p->len);
+}
+
+/* None of them begins with another, so one at most fits, and they have an order. */
 static bool has_prefix(const struct resp_track *track, const struct store_event *event)
 {
-	for (unsigned i = 0; i < track->prefixes; i++)
-		if (track->prefix[i].len <= event->key_len &&
-		    memcmp(track->prefix[i].at, event->key, track->prefix[i].len) == 0)
-			return true;
-	return false;
+	return bsearch(event, track->prefix, track->prefixes, sizeof(*track->prefix), compare_key);
+}
+
+static bool may_read(const struct resp_track *track, const struct store_event *event)
+{
+	return auth_may(stream_client(track->client->stream), AUTH_READ, event->key, event->key_len);
 }
 
 static void tell_all(struct resp_thread *thread)
@@ -429,25 +460,32 @@ void resp_track_event(struct resp_thread *thread, const struct store_event *even
 	list_for_each (pos, &t->tracks) {
 		struct resp_track *track = container_of(pos, struct resp_track, node);
 
-		if (track->bcast && has_prefix(track, event) && !is_own(track, event) &&
-		    auth_may(stream_client(track->client->stream), AUTH_READ, key, event->key_len)) {
-			resp_bulk(&track->batch, key, event->key_len);
-			track->batched++;
-		}
+		if (track->bcast && has_prefix(track, event) && !is_own(track, event) && may_read(track, event))
+			batch_add(track, key, event->key_len);
 	}
 	hash = store_hash(thread->store, key, event->key_len);
 	for (struct tracked *e = t->bucket[hash & (t->buckets - 1)], *next; e; e = next) {
 		next = e->next;
 		if (!is_key(e, hash, key, event->key_len) || event->number < e->seen)
 			continue;
-		if (!is_own(e->track, event))
+		if (is_own(e->track, event) && e->written) { /* its copy has that value */
+			e->written = false;
+			continue;
+		}
+		/* One that may read it no more hears no name, and drops all, its copy of this one too. */
+		if (!is_own(e->track, event) && may_read(e->track, event))
 			tell_key(e->track, key, event->key_len);
+		else if (!is_own(e->track, event))
+			tell(e->track, NULL, 0, 0);
 		tracked_end(t, e);
 	}
 }
 
 void resp_track_turn(struct resp_thread *thread)
 {
+	if (likely(!thread->tracks->batched))
+		return;
+	thread->tracks->batched = false;
 	list_for_each (pos, &thread->tracks->tracks) {
 		struct resp_track *track = container_of(pos, struct resp_track, node);
 
@@ -588,6 +626,10 @@ static bool overlap(const struct resp_arg *a, const struct resp_arg *b)
 static bool prefix_fits(struct resp_client *c, const struct resp_track *track, const struct resp_arg *prefix,
 			unsigned before)
 {
+	if (prefix->len > STORE_KEY_MAX) {
+		resp_error(c->out, "ERR prefix is too long: a key has %d bytes at most", STORE_KEY_MAX);
+		return false;
+	}
 	for (unsigned i = 0; i < track->prefixes; i++) {
 		const struct resp_arg *other = &track->prefix[i], *first = i < before ? prefix : other;
 
@@ -607,16 +649,24 @@ static bool prefix_fits(struct resp_client *c, const struct resp_track *track, c
 static int prefix_add(struct resp_client *c, struct resp_track *track, const struct resp_arg *prefix)
 {
 	struct resp_arg *grown = realloc(track->prefix, (track->prefixes + 1) * sizeof(*grown));
-	char *copy = strndup(prefix->at, prefix->len);
+	char *copy = malloc(prefix->len + 1);
 
 	track->prefix = grown ? grown : track->prefix;
 	if (!grown || !copy) {
 		free(copy);
 		return -ENOMEM;
 	}
+	memcpy(copy, prefix->at, prefix->len);
 	grown[track->prefixes++] = (struct resp_arg){copy, prefix->len};
 	count_change(&c->thread->shared->prefixes, 1);
 	return 0;
+}
+
+static int compare_prefixes(const void *a, const void *b)
+{
+	const struct resp_arg *one = a, *other = b;
+
+	return memcmp(one->at, other->at, MIN(one->len, other->len)); /* no two are alike so far */
 }
 
 /* All or none: 0, -ENOMEM; 1: it was answered that they do not fit. */
@@ -640,6 +690,8 @@ static int prefixes_add(struct resp_client *c, struct resp_track *track, const s
 	}
 	if (rc != 0)
 		prefixes_cut(track, before);
+	else if (track->prefixes)
+		qsort(track->prefix, track->prefixes, sizeof(*track->prefix), compare_prefixes);
 	return rc;
 }
 
@@ -650,7 +702,7 @@ static struct resp_track *track_new(struct resp_client *c)
 	if (!track)
 		return NULL;
 	track->client = c;
-	track->batch.most = SIZE_MAX;
+	track->batch.most = BATCH_BYTES;
 	list_init(&track->tracked);
 	list_add_tail(&c->thread->tracks->tracks, &track->node);
 	count_change(&c->thread->shared->trackers, 1);

@@ -354,21 +354,34 @@ int resp_view_expire(struct resp_client *c, const struct resp_arg *key, uint64_t
 	return 1;
 }
 
-bool resp_view_changes(const struct resp_client *c, const struct resp_arg *key)
+/* What the step does to the key so far. */
+static enum change view_change(const struct resp_client *c, const struct resp_arg *key)
 {
 	const struct resp_view *v = c->thread->view;
 	uint64_t hash;
 
 	if (!v->count)
-		return false;
+		return KEPT;
 	hash = store_hash(c->thread->store, key->at, key->len);
 	for (uint32_t at = (uint32_t)hash & (v->slots - 1); v->slot[at]; at = (at + 1) & (v->slots - 1)) {
 		const struct entry *e = &v->entry[v->slot[at] - 1];
 
 		if (e->hash == hash && e->key_len == key->len && memcmp(e->key, key->at, key->len) == 0)
-			return e->change == SET || e->change == DELETED;
+			return e->change;
 	}
-	return false;
+	return KEPT;
+}
+
+bool resp_view_changes(const struct resp_client *c, const struct resp_arg *key)
+{
+	enum change change = view_change(c, key);
+
+	return change == SET || change == DELETED;
+}
+
+bool resp_view_tells(const struct resp_client *c, const struct resp_arg *key)
+{
+	return view_change(c, key) != KEPT;
 }
 
 bool resp_view_next(const struct resp_client *c, unsigned *at, struct resp_arg *key, bool *there)

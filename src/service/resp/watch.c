@@ -118,6 +118,8 @@ static unsigned names_of(const struct store_event *event, struct name out[static
 			out[n++] = (struct name){GENERIC, "expire"};
 		break;
 	case STORE_EVENT_DELETED:
+		if (command == RESP_CMD_FLUSHALL || command == RESP_CMD_FLUSHDB) /* in a transaction or a script */
+			break;
 		if (command == RESP_CMD_HDEL)
 			out[n++] = name_of_set(command);
 		out[n++] = command == RESP_CMD_RENAME || command == RESP_CMD_RENAMENX

@@ -1,8 +1,9 @@
 #!/bin/bash
-# What a client of Redis's protocol may do to keys: commands on all keys show the ones that it may read, and no others.
+# What a client of Redis's protocol may do to keys: commands on all keys show the ones that it may read, and no others. It
+# hears of no others, either.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../../lib.sh"
-need redis-cli jq
+need redis-cli jq python3
 
 redis() { timeout 60 redis-cli -s "$dir/redis.sock" "$@" 2>&1 | LC_ALL=C sort | tr '\n' ' '; }
 # answers TEXT COMMAND...: so, with lines in the order of their bytes.
@@ -58,6 +59,8 @@ if [[ $(redis EVAL 'return 1' 0) != *'no Lua'* ]]; then
 	[[ $(redis EVAL "return redis.call('GET', 'app/1')" 0) == *NOPERM* ]] || fail "a script reads a key that may not be read"
 	[[ $(redis EVAL "redis.pcall('SET', 'other', 'x') return redis.call('SET', 'app/1', 'y')" 0) == *OK* ]] || fail "a script may not go on"
 fi
+timeout 240 python3 "$srcdir/tests/service/resp/resp_rights.py" "$dir/redis.sock" "$dir/clients" \
+	"$("$rdmactl" key resp "$dir/keys" lab)" "$rdmactl" --control "$dir/control.sock" reload >"$dir/reloads" || fail "what clients hear of"
 stop_daemon
 
 # A client that said a password goes when a reload takes its line or its key. Reloads before were of other lines.

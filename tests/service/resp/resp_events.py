@@ -4,11 +4,12 @@ workers: keyspace notifications and CLIENT TRACKING in all its modes. Random com
 redis-server is not asked: copies that many clients keep are never older than an invalidation, a table that is full, a redirection
 whose target has gone, clients that take nothing."""
 import random
+import re
 import sys
 import threading
 import time
 
-from resp_client import command, fail, failures
+from resp_client import command, fail, failures, wait_until
 from resp_pubsub import Connection
 
 WAIT = 10
@@ -105,6 +106,7 @@ def random_command(r, scripts):
         lambda: ["GET", key],
         lambda: ["FLUSHALL"],
         lambda: ["EVAL", "return redis.call('set', KEYS[1], ARGV[1])", 1, key, "s"] if scripts else ["PING"],
+        lambda: ["EVAL", "return redis.call('flushall')", 0] if scripts else ["PING"],
     ])()
 
 
@@ -256,6 +258,95 @@ def compare_errors(paths):
             fail(f"{words}: {got[1]!r}, not {got[0]!r}")
 
 
+TRACK = ["CLIENT", "TRACKING", "ON"]
+NUL = b"a\0" + b"b" * 30
+# What several clients say in turn; a word "@x" is the number of client x, and those whose name ends in 3 speak RESP3.
+SCENES = [
+    ["no redirection, no message for RESP2", "a @TRACK", "a GET k", "a SUBSCRIBE x", "w SET k 1"],
+    ["a redirection to itself", "a @TRACK REDIRECT @a", "a GET k", "a SUBSCRIBE __redis__:invalidate", "w SET k 1"],
+    ["the same of RESP3", "a3 @TRACK REDIRECT @a3", "a3 GET k", "w SET k 1"],
+    ["one that has not subscribed", "a3 @TRACK REDIRECT @b", "a3 GET k", "w SET k 1", "a3 CLIENT GETREDIR"],
+    ["redirections end at the first", "a3 @TRACK REDIRECT @b3", "b3 @TRACK REDIRECT @c3", "a3 GET k", "b3 GET j", "w MSET k 1 j 1"],
+    ["all for RESP2", "b SUBSCRIBE x", "a @TRACK REDIRECT @b", "a GET k", "w FLUSHALL"],
+    ["a channel of a shard", "b SSUBSCRIBE x", "a3 @TRACK REDIRECT @b", "a3 GET k", "w SET k 1"],
+    ["CACHING for a SET", "a3 @TRACK OPTIN", "a3 CLIENT CACHING YES", "a3 SET z 1", "a3 CLIENT TRACKINGINFO", "a3 GET k", "w SET k 1"],
+    ["CACHING for what is unknown", "a3 @TRACK OPTIN", "a3 CLIENT CACHING YES", "a3 NOSUCH", "a3 GET k", "w SET k 1"],
+    ["CACHING for what is not whole", "a3 @TRACK OPTIN", "a3 CLIENT CACHING YES", "a3 GET", "a3 GET k", "w SET k 1"],
+    ["CACHING for a subcommand", "a3 @TRACK OPTIN", "a3 CLIENT CACHING YES", "a3 CLIENT ID", "a3 CLIENT NOSUCH", "a3 GET k", "w SET k 1"],
+    ["CACHING for EXEC", "a3 @TRACK OPTIN", "a3 CLIENT CACHING YES", "a3 MULTI", "a3 GET k", "a3 EXEC", "a3 GET j", "w MSET k 1 j 1"],
+    ["CACHING in MULTI", "a3 @TRACK OPTIN", "a3 MULTI", "a3 GET k", "a3 CLIENT CACHING YES", "a3 GET j", "a3 EXEC", "w MSET k 1 j 1"],
+    ["keys that a script names", "a3 @TRACK", "a3 EVAL_RO return(1) 1 k", "w SET k 1"],
+    ["a switch to RESP2", "a3 @TRACK", "a3 GET k", "a3 GET j", "a3 RESET", "w SET k 1", "a3 CLIENT TRACKINGINFO"],
+    ["own changes again", "a3 @TRACK NOLOOP", "a3 GET k", "a3 @TRACK", "a3 SET k 1"],
+    ["own changes in EXEC", "a3 @TRACK NOLOOP", "a3 MULTI", "a3 SET k 1", "a3 GET k", "a3 EXEC", "w SET k 2"],
+    ["own times in EXEC", "w SET k 1", "a3 @TRACK NOLOOP", "a3 MULTI", "a3 EXPIRE k 99", "a3 GET k", "a3 EXEC", "w SET k 2"],
+    ["own changes behind a read", "a3 @TRACK NOLOOP", "a3 MULTI", "a3 GET k", "a3 SET k 1", "a3 EXEC", "w SET k 2"],
+    ["prefixes in their order", "a3 @TRACK BCAST PREFIX x PREFIX a", "a3 @TRACK BCAST PREFIX m", "a3 CLIENT TRACKINGINFO", "w MSET m 1 mm 2 n 3 a 4 y 5"],
+    ["prefixes with a NUL", "a3 @TRACK BCAST PREFIX @NUL", "w SET @NUL 1", "w SET a 1", "w SET @NULb 1", "a3 CLIENT TRACKINGINFO"],
+]
+
+
+def play(path, lines):
+    """Replies, and the clients, by their names."""
+    clients, numbers, replies = {}, {}, []
+
+    def client(name):
+        if name not in clients:
+            clients[name] = Reader(path, name.endswith("3"))
+            numbers[name] = clients[name].ask("CLIENT", "ID")
+        return clients[name]
+
+    for line in lines:
+        who, *texts = line.split()
+        words = []
+        for text in texts:
+            if text == "@TRACK":
+                words += TRACK
+            elif text.startswith("@NUL"):
+                words.append(NUL + text[4:].encode())
+            elif text.startswith("@"):
+                client(text[1:])
+                words.append(numbers[text[1:]])
+            else:
+                words.append(text)
+        reply = client(who).ask(*words)
+        names = {number: "@" + name for name, number in numbers.items()}
+        replies.append(names.get(reply, reply) if isinstance(reply, int) else reply)
+    return replies, clients
+
+
+def compare_scenes(paths):
+    for what, *lines in SCENES:
+        for path in paths:
+            Reader(path).ask("FLUSHALL")
+        (want, theirs), (got, ours) = (play(path, lines) for path in paths)
+        if got != want:
+            fail(f"{what}: {got}, not {want}")
+        for name in theirs:
+            for c in (theirs[name], ours[name]):
+                c.send("PING")
+            theirs[name].heard += iter(lambda c=theirs[name]: after_pong(c), None)
+            want = sorted(kept(theirs[name].heard), key=repr)
+            end = time.monotonic() + WAIT
+            ours[name].heard += iter(lambda c=ours[name]: after_pong(c), None)
+            while len(kept(ours[name].heard)) < len(want) and time.monotonic() < end:
+                ours[name].send("PING")
+                ours[name].heard += iter(lambda c=ours[name]: after_pong(c), None)
+            if sorted(kept(ours[name].heard), key=repr) != want:
+                fail(f"{what}: {name} heard {ours[name].heard}, not {theirs[name].heard}")
+        for c in [*theirs.values(), *ours.values()]:
+            c.close()
+    print(f"resp_events: {len(SCENES)} scenes are alike")
+
+
+def after_pong(c):
+    """What comes before the answer to PING; None: it has come."""
+    value = c.reply()
+    if value == b"+PONG" or isinstance(value, list) and value[:1] == [b"pong"]:
+        return None
+    return value[1] if isinstance(value, tuple) else value
+
+
 class Cache(threading.Thread):
     """A client that keeps what it read until it is told that it has changed."""
 
@@ -315,11 +406,16 @@ def copies(path, rounds):
 
 
 def full_table(path):
-    """A client that reads more keys than the table has room for hears of the oldest."""
+    """A client that reads more keys than the table has room for hears of the oldest, behind the reply that has their values."""
     c = Reader(path, True)
     c.ask("CLIENT", "TRACKING", "ON")
     for i in range(0, 24000, 100):
+        c.ask("PING")
+        heard = len(c.heard)
         c.ask("MGET", *[b"%d:" % k + b"x" * 3900 for k in range(i, i + 100)])
+        if len(c.heard) > heard:
+            fail("keys left the table before the reply came that may have them")
+            break
     if not 5000 < len(kept(c.heard)) < 20000 or kept(c.heard)[0] != b"0:" + b"x" * 3900:
         fail(f"{len(kept(c.heard))} keys left the table")
     info = Reader(path).ask("INFO", "stats").decode()
@@ -335,6 +431,8 @@ def broken(path):
         target, c, writer = Reader(path), Reader(path, True), Reader(path)
         target.ask("SUBSCRIBE", "__redis__:invalidate")
         c.ask("CLIENT", "TRACKING", "ON", "REDIRECT", newest_subscriber(c))
+        if f" redir={c.ask('CLIENT', 'GETREDIR')} " not in c.ask("CLIENT", "INFO").decode():
+            fail("CLIENT INFO tells of another redirection")
         target.close()
         end = time.monotonic() + WAIT
         while b"broken_redirect" not in c.ask("CLIENT", "TRACKINGINFO")[1] and time.monotonic() < end:
@@ -374,15 +472,103 @@ def deaf(path):
         fail("a client that takes no messages stays")
 
 
+def long_reply(path):
+    """A client that has yet to take a long reply is no client that takes no messages."""
+    c, writer = Reader(path, True), Reader(path)
+    writer.ask("SET", "long", b"x" * (48 << 20))
+    c.ask("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "short")
+    c.send("GET", "long")
+    end = time.monotonic() + WAIT
+    while not re.search(r"flags=tB.* omem=[3-5]\d{7} ", writer.ask("CLIENT", "LIST").decode()) and time.monotonic() < end:
+        time.sleep(0.01)
+    for i in range(3):
+        writer.ask("SET", b"short%d" % i, 1)
+    try:
+        if len(c.take()) != 48 << 20:
+            fail("a long reply has another length")
+        c.listen(1)
+    except (EOFError, OSError) as e:
+        fail(f"a client with a long reply was cut off by messages: {e!r:.200}")
+    if set(kept(c.heard)) - {b"short0", b"short1", b"short2"} or not c.heard:
+        fail(f"behind a long reply: {c.heard}")
+    writer.ask("DEL", "long")
+
+
+def limits(path):
+    """Names that one client may have a worker keep."""
+    c = Reader(path, True)
+    for words in (["SUBSCRIBE", b"x" * (17 << 20)], [*TRACK, "BCAST", "PREFIX", b"x" * 4096],
+                  [*TRACK, "BCAST", *[w for i in range(1001) for w in ("PREFIX", b"%d:" % i)]]):
+        got = c.ask(*words)
+        if not got.startswith(b"-ERR"):
+            fail(f"{words[0]} with more names than there may be: {got!r:.200}")
+    if c.ask(*TRACK, "BCAST", *[w for i in range(1000) for w in ("PREFIX", b"%d:" % i)]) != b"+OK":
+        fail("1000 prefixes")
+    writer = Reader(path)
+    for i in (0, 1, 999, 1000, 9):
+        writer.ask("SET", b"%d:" % i, 1)
+        writer.ask("SET", b"%d" % i, 1)
+    c.listen(4)
+    if kept(c.heard) != [b"0:", b"1:", b"999:", b"9:"]:
+        fail(f"with 1000 prefixes: {c.heard}")
+
+
+def killed(path, rounds):
+    """Clients of all kinds come, track, subscribe, redirect to one another, and are killed, while keys change."""
+    r, stop, crowd, killer = random.Random(21), threading.Event(), [], Reader(path)
+
+    def write(seed):
+        w, c = random.Random(seed), Reader(path)
+        while not stop.is_set():
+            c.socket.sendall(b"".join(command("SET", b"key:%d" % w.randrange(50), w.randrange(9)) for _ in range(50)))
+            for _ in range(50):
+                c.take()
+            if w.randrange(20) == 0:
+                c.ask("FLUSHALL")
+
+    writers = [threading.Thread(target=write, args=(seed,)) for seed in range(2)]
+    for thread in writers:
+        thread.start()
+    for _ in range(rounds):
+        if len(crowd) < 12:
+            c = Reader(path, r.random() < 0.6)
+            crowd.append((c, c.ask("CLIENT", "ID")))
+        c, number = r.choice(crowd)
+        c.send(*r.choice([
+            [*TRACK], [*TRACK, "REDIRECT", r.choice(crowd)[1]], [*TRACK, "BCAST"], ["CLIENT", "TRACKING", "OFF"], ["RESET"],
+            [*TRACK, "BCAST", "PREFIX", "key:1", "REDIRECT", r.choice(crowd)[1]], ["SUBSCRIBE", "__redis__:invalidate", "x"],
+            ["PSUBSCRIBE", "__key*"], ["PUBLISH", "x", "y" * 100], ["UNSUBSCRIBE"], ["MGET", *[f"key:{i}" for i in range(50)]],
+            ["HELLO", r.choice([2, 3])], ["MULTI"], ["EXEC"], ["CLIENT", "REPLY", r.choice(["ON", "OFF", "SKIP"])]]))
+        if r.random() < 0.3:
+            crowd.remove((c, number))
+            if r.random() < 0.5:
+                killer.ask("CLIENT", "KILL", "ID", number)
+            c.close()
+    stop.set()
+    for thread in writers:
+        thread.join()
+    for c, _ in crowd:
+        c.close()
+    wait_until("the end of killed clients", lambda: b"tracking_clients:0" in Reader(path).ask("INFO", "clients"))
+    info = Reader(path).ask("INFO", "stats").decode()
+    if "tracking_total_items:0\r" not in info or "tracking_total_prefixes:0\r" not in info or "pubsub_patterns:0\r" not in info:
+        fail(f"killed clients left something: {info}")
+
+
 def main():
     paths, rounds = sys.argv[1:3], int(sys.argv[3])
     compare_errors(paths)
+    compare_scenes(paths)
     compare_notifications(paths, rounds)
     compare_tracking(paths, rounds)
     copies(paths[1], rounds)
     full_table(paths[1])
     broken(paths[1])
     deaf(paths[1])
+    long_reply(paths[1])
+    limits(paths[1])
+    Reader(paths[1]).ask("CONFIG", "SET", "notify-keyspace-events", "KEA")
+    killed(paths[1], rounds // 5)
     sys.exit(1 if failures else 0)
 
 

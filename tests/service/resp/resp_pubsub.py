@@ -31,14 +31,17 @@ class Connection(Client):
         return got
 
     def exactly(self, n):
-        while len(self.waiting) < n:
+        parts, there = [self.waiting], len(self.waiting)
+        while there < n:
             try:
                 part = self.socket.recv(1 << 16)
             except TimeoutError:
                 part = b""
             if not part:
                 break
-            self.waiting += part
+            parts.append(part)
+            there += len(part)
+        self.waiting = b"".join(parts)
         got, self.waiting = self.waiting[:n], self.waiting[n:]
         return got
 
