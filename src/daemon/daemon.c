@@ -195,6 +195,7 @@ static void daemon_tick(void *arg)
 	next = MIN(MAX(next, now + TIME_MS), now + TICK);
 	for (unsigned i = 0; i < d->fabrics; i++)
 		listeners_progress(&d->fabric[i]);
+	listeners_tick(d);
 	streams_tick(d);
 	metrics_turn(d);
 	daemon_drained(d);

@@ -231,6 +231,7 @@ struct daemon_fabric {
 	struct loop_watch *watch[FABRIC_MAX_FDS];
 	unsigned watches;
 	struct loop_watch *more; /* a timer: requests wait that were not looked at in this turn */
+	atomic_uint devices;     /* that can be used, by the thread that looks for them */
 	char spoilt[256];        /* why the workers cannot have queues of it; mostly empty */
 };
 
@@ -267,6 +268,11 @@ const char *fabrics_reason(const struct daemon *daemon, const struct fabric_tran
 char *fabrics_rdma_addresses(char *buf, size_t size);
 void fabrics_add_missing(struct daemon *daemon, const struct fabric_transport *transport, const char *address,
 			 const char *reason);
+void fabrics_drop_missing(struct daemon *daemon, const struct fabric_transport *transport, const char *address);
+/* From start to stop a thread looks once a second which devices were taken away and which are back: fabric_renew().
+ * What can last there is the registration of all memory. 0 or EX_OSERR. */
+int fabrics_renew_start(struct daemon *daemon);
+void fabrics_renew_stop(struct daemon *daemon);
 
 /*
  * worker.c: a thread with connections.
@@ -381,10 +387,12 @@ void access_replace(struct daemon *daemon, struct auth_table *fresh);
  * listener.c: requests come in, are looked at and handed to a worker. Main thread.
  */
 struct listener {
-	struct fabric_listener *handle;
+	struct fabric_listener *handle; /* NULL: its device was removed, and is waited for */
 	struct daemon *daemon;
 	unsigned fabric;
 	const struct fabric_transport *transport;
+	struct sockaddr_storage at;
+	socklen_t len;
 	char address[256];
 	bool exposed;                 /* other machines reach it */
 	bool native;                  /* takes requests of rdmad's own clients */
@@ -394,6 +402,8 @@ struct listener {
 /* 0 or an exit status; then nothing listens. */
 int listeners_open(struct daemon *daemon);
 void listeners_progress(void *fabric); /* of a struct daemon_fabric */
+/* Now and then: those listen again whose device is back, and has their address. */
+void listeners_tick(struct daemon *daemon);
 void listeners_close(struct daemon *daemon);
 unsigned listeners_port(const struct daemon *daemon);       /* the first that has one; 0: none */
 const char *listeners_exposed(const struct daemon *daemon); /* the first that other machines reach; NULL: none */
@@ -534,6 +544,11 @@ struct daemon {
 		unsigned count;
 	} inherited; /* until a listener takes them */
 	struct daemon_fabric fabric[FABRICS_MAX];
+	struct {
+		pthread_t thread;
+		int stop; /* eventfd */
+		bool runs;
+	} renew;
 	unsigned fabrics, given_up; /* the latter behind the former, until the services have nothing of them any more */
 	struct missing missing[MISSING_MAX];
 	unsigned missings;

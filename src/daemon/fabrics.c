@@ -1,9 +1,15 @@
 /* fabrics.c: the providers of the fabric that this machine has. */
 #include "daemon/daemon.h"
+#include "base/thread.h"
 
 #include <glob.h>
 #include <ifaddrs.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sysexits.h>
+#include <unistd.h>
+
+#define RENEW_EVERY_MS 1000
 
 static void keep_missing(struct daemon *d, const struct fabric_transport *transport, const char *address,
 			 const char *reason)
@@ -23,6 +29,13 @@ void fabrics_add_missing(struct daemon *d, const struct fabric_transport *transp
 {
 	keep_missing(d, transport, address, reason);
 	log_info("rdmad", "%s: missing%s%s: %s", transport->name, *address ? " on " : "", address, reason);
+}
+
+void fabrics_drop_missing(struct daemon *d, const struct fabric_transport *transport, const char *address)
+{
+	for (unsigned i = d->missings; i-- > 0;)
+		if (d->missing[i].transport == transport && strcmp(d->missing[i].address, address) == 0)
+			d->missing[i] = d->missing[--d->missings];
 }
 
 const char *fabrics_reason(const struct daemon *d, const struct fabric_transport *transport)
@@ -150,6 +163,41 @@ void fabrics_close(struct daemon *d)
 		fabric_close(f->fabric);
 	}
 	d->fabrics = d->given_up = 0;
+}
+
+static void *renew_run(void *arg)
+{
+	struct daemon *d = arg;
+	struct pollfd stop = {.fd = d->renew.stop, .events = POLLIN};
+
+	while (poll(&stop, 1, RENEW_EVERY_MS) == 0)
+		for (unsigned i = 0; i < d->fabrics; i++)
+			atomic_store(&d->fabric[i].devices, fabric_renew(d->fabric[i].fabric));
+	return NULL;
+}
+
+int fabrics_renew_start(struct daemon *d)
+{
+	int rc;
+
+	if (!fabrics_device(d))
+		return 0;
+	d->renew.stop = eventfd(0, EFD_CLOEXEC);
+	rc = d->renew.stop < 0 ? -errno : thread_start(&d->renew.thread, "devices", renew_run, d);
+	if (rc != 0)
+		return log_fail(EX_OSERR, "rdmad", "cannot start a thread that looks for devices: %s", strerror(-rc));
+	d->renew.runs = true;
+	return 0;
+}
+
+void fabrics_renew_stop(struct daemon *d)
+{
+	if (!d->renew.runs)
+		return;
+	eventfd_write(d->renew.stop, 1);
+	pthread_join(d->renew.thread, NULL);
+	close(d->renew.stop);
+	d->renew.runs = false;
 }
 
 bool fabrics_spoilt(const struct daemon *d)

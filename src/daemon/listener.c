@@ -159,6 +159,15 @@ static void listener_requested(struct listener *l, const struct fabric_event *ev
 	conn_refuse(event->request, reason, detail);
 }
 
+static void listener_lost(struct listener *l, const char *why)
+{
+	log_error("rdmad", "%s %s: %s, and nothing listens there until it is back (RD-5008)", l->transport->name,
+		  l->address, why);
+	fabrics_add_missing(l->daemon, l->transport, l->address, why);
+	fabric_listener_close(l->handle);
+	l->handle = NULL;
+}
+
 /* At most so many events. */
 static int listeners_turn(struct daemon_fabric *f, int most)
 {
@@ -174,11 +183,7 @@ static int listeners_turn(struct daemon_fabric *f, int most)
 			listener_requested(l, &event);
 		if (event.type != FABRIC_REMOVED || !l)
 			continue;
-		log_error("rdmad", "the device of %s %s was removed; that needs a restart (RD-5008)",
-			  l->transport->name, l->address);
-		fabrics_add_missing(l->daemon, l->transport, l->address, "the device was removed");
-		fabric_listener_close(l->handle);
-		l->handle = NULL;
+		listener_lost(l, event.error == -ENODEV ? "the device was removed" : "the address was removed");
 	}
 	return n;
 }
@@ -222,6 +227,36 @@ bool listen_is_exposed(const struct sockaddr *sa)
 	return sa->sa_family != AF_UNIX && !address_is_loopback(sa);
 }
 
+/* Whether a failure is one, only the caller can say. */
+static int listener_start(struct listener *l)
+{
+	struct sockaddr *sa = (struct sockaddr *)&l->at;
+	int rc;
+
+	log_hush_begin();
+	rc = fabric_listen(l->daemon->fabric[l->fabric].queue, sa, l->len, l, &l->handle);
+	log_hush_end();
+	if (rc != 0 || (sa->sa_family != AF_INET && sa->sa_family != AF_INET6))
+		return rc;
+	/* the ports of both families are at one place */
+	((struct sockaddr_in *)sa)->sin_port = htons(fabric_listener_port(l->handle));
+	address_format_socket(sa, l->address, sizeof(l->address));
+	return 0;
+}
+
+void listeners_tick(struct daemon *d)
+{
+	for (unsigned i = 0; i < d->listeners; i++) {
+		struct listener *l = &d->listener[i];
+
+		if (l->handle || !atomic_load(&d->fabric[l->fabric].devices) || listener_start(l) != 0)
+			continue;
+		fabrics_drop_missing(d, l->transport, l->address);
+		log_info("rdmad", "listening on %s %s again", l->transport->name, l->address);
+		listeners_progress(&d->fabric[l->fabric]);
+	}
+}
+
 /* `service`: for its clients of Valkey's protocol alone; NULL: for rdmad's own. */
 static int listen_on(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
 		     struct sockaddr *sa, socklen_t len, const struct service *service)
@@ -236,20 +271,14 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 			       .fabric = (unsigned)(f - d->fabric),
 			       .transport = transport,
 			       .native = !service,
-			       .stream = service};
-	/* Whether a failure is one, only the caller can say. */
-	log_hush_begin();
-	rc = fabric_listen(f->queue, sa, len, l, &l->handle);
-	log_hush_end();
+			       .stream = service,
+			       .len = len};
+	memcpy(&l->at, sa, len);
+	snprintf(l->address, sizeof(l->address), "%s", address->host);
+	rc = listener_start(l);
 	if (rc != 0)
 		return rc;
-	if (sa->sa_family == AF_INET || sa->sa_family == AF_INET6) {
-		/* the ports of both families are at one place */
-		((struct sockaddr_in *)sa)->sin_port = htons(fabric_listener_port(l->handle));
-		address_format_socket(sa, l->address, sizeof(l->address));
-	} else {
-		snprintf(l->address, sizeof(l->address), "%s", address->host);
-	}
+	memcpy(sa, &l->at, len); /* with its port */
 	d->listeners++;
 	log_info("rdmad", "listening on %s %s%s%s", transport->name, l->address, service ? " for " : "",
 		 service ? wire_service_name(service->id) : "");

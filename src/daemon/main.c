@@ -21,6 +21,7 @@ static const struct {
 	{control_open, control_close},                 /* and rdmactl */
 	{inherited_settle, NULL},                      /* what none of them took */
 	{notify_watchdog_start, notify_watchdog_stop}, /* of the workers */
+	{fabrics_renew_start, fabrics_renew_stop},     /* devices that go and come */
 	{daemon_ready, NULL},
 };
 

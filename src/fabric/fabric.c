@@ -72,6 +72,11 @@ const char *fabric_devices(const struct fabric *fabric)
 	return fabric->ops->devices(fabric);
 }
 
+unsigned fabric_renew(struct fabric *fabric)
+{
+	return fabric->ops->renew(fabric);
+}
+
 int fabric_domain_create(struct fabric *fabric, struct fabric_domain **out)
 {
 	int rc = fabric->ops->domain_create(fabric, out);

@@ -191,7 +191,8 @@ enum fabric_event_type {
 	FABRIC_UNREACHABLE,  /* `error`: -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT, -ENETUNREACH ... */
 	FABRIC_DISCONNECTED, /* by either side or by an error */
 	FABRIC_REMOVED, /* in the place of FABRIC_DISCONNECTED; for a listener endpoint is NULL. `error` -ENODEV: the
-	                      * device is gone. -EIO: the queue of completions failed; a new endpoint may do well */
+	                      * device is gone, see fabric_renew(). -EADDRNOTAVAIL: the address of a listener is. -EIO:
+	                      * the queue of completions failed; a new endpoint may do well */
 };
 
 struct fabric_event {
@@ -287,6 +288,12 @@ bool fabric_has(const struct fabric *fabric, const struct fabric_transport *tran
 void fabric_limits(const struct fabric *fabric, struct fabric_limits *limits);
 /* "rxe0, mlx5_0" for verbs, "tcp, unix" for soft. */
 const char *fabric_devices(const struct fabric *fabric);
+/* How many devices can be used. One that was taken away is given back, when the endpoints that had FABRIC_REMOVED are
+ * destroyed; one of the same name is taken in its place when it is there: all regions are registered with it and all
+ * queues use it, but nothing listens by it yet. That takes several calls, while the queues have their polls. Any
+ * thread, one at a time, now and then; it may take as long as registering all memory of the fabric. 1 of a provider
+ * without devices. */
+unsigned fabric_renew(struct fabric *fabric);
 
 int fabric_domain_create(struct fabric *fabric, struct fabric_domain **out);
 void fabric_domain_destroy(struct fabric_domain *domain); /* regions first */

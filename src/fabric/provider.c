@@ -22,6 +22,11 @@ static const char *no_devices(const struct fabric *fabric)
 	return "";
 }
 
+static unsigned no_renew(struct fabric *fabric)
+{
+	return 1;
+}
+
 static int no_domain_create(struct fabric *fabric, struct fabric_domain **out)
 {
 	return -EOPNOTSUPP;
@@ -261,6 +266,7 @@ static const struct fabric_provider nothing = {
 	.close = no_close,
 	.limits = no_limits,
 	.devices = no_devices,
+	.renew = no_renew,
 	.domain_create = no_domain_create,
 	.domain_destroy = no_domain_destroy,
 	.queue_create = no_queue_create,

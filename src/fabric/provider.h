@@ -26,6 +26,7 @@ struct fabric_provider {
 	void (*close)(struct fabric *fabric);
 	void (*limits)(const struct fabric *fabric, struct fabric_limits *limits);
 	const char *(*devices)(const struct fabric *fabric);
+	unsigned (*renew)(struct fabric *fabric); /* left out: they never go */
 
 	/* What owns memory (domain; any thread) and what owns everything of one thread (queue). */
 	int (*domain_create)(struct fabric *fabric, struct fabric_domain **out);

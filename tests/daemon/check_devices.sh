@@ -102,8 +102,8 @@ try_fork() {
 	stop_daemon
 }
 
-# One device is taken away: its clients end, and the other's clients see nothing of it. The command that takes it away waits
-# until the daemon has ended, so it is left alone.
+# One device is taken away: its clients end, and the other's clients see nothing of it. The daemon gives it back, so that the
+# command which takes it away ends.
 try_removal() {
 	configure 'workers = 2;'
 	start_daemon
@@ -112,7 +112,9 @@ try_removal() {
 	clients=($!)
 	wait_for "a connection" has_done "$(($(work_done) + 3))"
 	rdma link delete rxe1 >/dev/null 2>&1 &
+	remover=$!
 	wait_for "the end of the connection" ended "${clients[0]}"
+	wait_for "the end of the removal" ended "$remover"
 	try_client "$first"
 	server=tcp://$first expect 0 ping --count 3
 	server=rdma://$second && ! ctl ping --count 1 -t 5s || fail "the device that was taken away answers"

@@ -81,7 +81,7 @@ for command in cq_err srq_err poll_error arm_error; do
 	echo "$command: served on"
 done
 
-# The device fails for good: TCP goes on.
+# The device is taken away: TCP goes on, and RDMA when it is there again. Under "gone" it never is.
 for command in gone fatal; do
 	configure 'workers = 2;'
 	start_shaped "file=$dir/commands"
@@ -89,12 +89,18 @@ for command in gone fatal; do
 	stay "$rdma"
 	echo "$command" >"$dir/command" && mv "$dir/command" "$dir/commands"
 	wait_for "the end of the connection under $command" stayed
-	logged "; that needs a restart"
+	logged ", and nothing listens there until it is back"
 	serves "$tcp"
-	refuses "$rdma" || fail "after $command: the device still answers"
+	if [[ $command == gone ]]; then
+		refuses "$rdma" || fail "after $command: the device still answers"
+		logged "is there and not taken again yet"
+	else
+		wait_for "the device" answers "$rdma"
+		serves "$rdma"
+	fi
 	idles
 	shape=$command times "is lost" 1
-	shape=$command times "; that needs a restart" 1
+	shape=$command times ", and nothing listens there until it is back" 1
 	stop_daemon
 	echo "$command: served on"
 done

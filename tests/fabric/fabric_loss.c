@@ -175,6 +175,40 @@ START_TEST(lost_device_is_quiet)
 }
 END_TEST
 
+/* All memory and all queues that were made before it went serve with it again, and so do the shared receives. */
+START_TEST(lost_device_comes_back)
+{
+	struct loss l;
+
+	loss_open(&l);
+	for (int round = 0; round < 2; round++) {
+		ck_assert_int_eq(fabric_renew(l.p.fabric), 1);
+		ck_assert_int_eq(break_it("fatal"), 0);
+		expect_removed(&l.p, &l.p.server, l.p.s, -ENODEV);
+		expect_removed(&l.p, &l.p.client, l.p.c, -ENODEV);
+		event_expect(&l.p, &l.p.server, NULL, FABRIC_REMOVED);
+		fabric_listener_close(l.p.listener);
+		for (int i = 0; i < 3; i++) {
+			ck_assert_int_eq(fabric_renew(l.p.fabric), 0);
+			fabric_pair_pump_for(&l.p, 5); /* the endpoints are there, and use it */
+		}
+		station_destroy(&l.p.server, &l.p.s);
+		station_destroy(&l.p.client, &l.p.c);
+		l.p.client.done_count = l.p.server.done_count = 0;
+		for (uint64_t until = deadline(); fabric_renew(l.p.fabric) == 0; fabric_pair_pump_for(&l.p, 5))
+			check_that(time_now() < until, "it does not come back");
+		ck_assert_int_eq(fabric_listen(l.p.server.queue, (struct sockaddr *)&l.p.sa, l.p.len, &l.p.server,
+					       &l.p.listener),
+				 0);
+		fabric_pair_connect(&l.p, &l.p.c, &l.p.s);
+		expect_inbox(&l);
+		for (uint64_t i = 0; i < INBOX; i++)
+			receive(&l.p.server, NULL, i, &l.inbox, i * 64, 64);
+	}
+	loss_close(&l);
+}
+END_TEST
+
 /* An event that cannot be got must not keep anybody awake. */
 START_TEST(lost_connection_manager_is_quiet)
 {
@@ -218,6 +252,7 @@ Suite *loss_suite(void)
 	tcase_add_loop_test(t, failed_queue_is_made_anew, 0, 4);
 	tcase_add_test(t, failed_queue_refuses);
 	tcase_add_loop_test(t, lost_device_is_quiet, 0, 2);
+	tcase_add_test(t, lost_device_comes_back);
 	tcase_add_test(t, lost_connection_manager_is_quiet);
 	tcase_add_test(t, port_events_are_no_loss);
 	return s;

@@ -9,14 +9,14 @@ static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list watched = {&watched, &watched};
 static struct list queues = {&queues, &queues};
 
-static void verbs_list_add(struct list *list, struct list *member)
+void verbs_list_add(struct list *list, struct list *member)
 {
 	pthread_mutex_lock(&watch_lock);
 	list_add_tail(list, member);
 	pthread_mutex_unlock(&watch_lock);
 }
 
-static void verbs_list_remove(struct list *member)
+void verbs_list_remove(struct list *member)
 {
 	pthread_mutex_lock(&watch_lock);
 	if (list_linked(member))
@@ -72,8 +72,21 @@ static void verbs_report_cq(struct verbs_cq *cq, enum ibv_event_type type)
 	verbs_queue_wake(cq->queue, 1);
 }
 
+void verbs_wake_queues(const struct verbs_fabric *fabric)
+{
+	pthread_mutex_lock(&watch_lock);
+	list_for_each (pos, &queues) {
+		struct verbs_queue *q = container_of(pos, struct verbs_queue, watched);
+
+		if (q->fabric == fabric)
+			verbs_queue_wake(q, 1);
+	}
+	pthread_mutex_unlock(&watch_lock);
+}
+
 void verbs_device_gone(const struct verbs_device *device, const char *why)
 {
+	struct ibv_context *ctx = device->ctx;
 	struct list *pos, *tmp;
 	bool first = false;
 
@@ -82,7 +95,7 @@ void verbs_device_gone(const struct verbs_device *device, const char *why)
 		struct verbs_queue *q = container_of(pos, struct verbs_queue, watched);
 
 		for (unsigned i = 0; i < q->count; i++) {
-			if (q->cq[i].device->ctx != device->ctx)
+			if (!ctx || q->cq[i].device->ctx != ctx)
 				continue;
 			first |= !atomic_exchange(&q->cq[i].device->gone, true);
 			verbs_queue_wake(q, 1);
@@ -90,9 +103,25 @@ void verbs_device_gone(const struct verbs_device *device, const char *why)
 	}
 	pthread_mutex_unlock(&watch_lock);
 	if (first)
-		log_error("verbs",
-			  "device %s is lost (%s): its connections end, and it is not used again before a restart",
-			  device->name, why);
+		log_error("verbs", "device %s is lost (%s): its connections end", device->name, why);
+}
+
+/* Any thread. */
+static void verbs_report_move(const struct verbs_device *device)
+{
+	struct ibv_context *ctx = device->ctx;
+
+	pthread_mutex_lock(&watch_lock);
+	list_for_each (pos, &queues) {
+		struct verbs_queue *q = container_of(pos, struct verbs_queue, watched);
+
+		for (unsigned i = 0; i < q->count; i++)
+			if (q->cq[i].device->ctx == ctx) {
+				atomic_store(&q->moved, true);
+				verbs_queue_wake(q, 1);
+			}
+	}
+	pthread_mutex_unlock(&watch_lock);
 }
 
 static void verbs_async_handle(struct verbs_device *device, const struct ibv_async_event *event)
@@ -118,6 +147,11 @@ static void verbs_async_handle(struct verbs_device *device, const struct ibv_asy
 	case IBV_EVENT_PORT_ERR:
 		log_info("verbs", "device %s port %d: %s", device->name, event->element.port_num,
 			 ibv_event_type_str(event->event_type));
+		if (event->event_type == IBV_EVENT_PORT_ACTIVE)
+			verbs_report_move(device);
+		break;
+	case IBV_EVENT_GID_CHANGE:
+		verbs_report_move(device);
 		break;
 	default:
 		break;
@@ -192,6 +226,8 @@ void verbs_queue_take_losses(struct verbs_queue *q)
 		} else if (failure) {
 			verbs_cq_lose(cq, failure);
 		}
+		if (cq->removed)
+			verbs_cq_renew(cq);
 	}
 }
 

@@ -54,66 +54,98 @@ static int verbs_listen_error(const struct sockaddr *sa, int error)
 	return -error;
 }
 
-static int verbs_listener_start(struct verbs_listener *l, const struct sockaddr *sa, socklen_t len)
+static int verbs_listener_bind(struct verbs_listener *l)
 {
-	struct sockaddr_storage address;
-	int rc = verbs_copy_address(sa, len, &address), only = 1;
+	struct sockaddr *sa = (struct sockaddr *)&l->at;
+	int only = 1;
 
-	if (rc != 0)
-		return rc;
 	verbs_set_traffic_class(l->queue->fabric, l->id);
 	/* "::" leaves IPv4 to a listener of its own, as with sockets. */
 	if (sa->sa_family == AF_INET6 &&
 	    rdma_set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof(only)))
 		log_warn("verbs", "cannot listen on IPv6 alone: %m");
-	if (rdma_bind_addr(l->id, (struct sockaddr *)&address) || rdma_listen(l->id, VERBS_BACKLOG))
+	if (rdma_bind_addr(l->id, sa) || rdma_listen(l->id, VERBS_BACKLOG))
 		return verbs_listen_error(sa, errno);
 	/* Bound to one address, it is of one device; that must be one of ours. */
 	if (l->id->verbs && verbs_find_device(l->queue->fabric, l->id) < 0)
 		return verbs_listen_error(sa, EADDRNOTAVAIL);
+	/* of either family at one place */
+	((struct sockaddr_in *)&l->at)->sin_port = rdma_get_src_port(l->id);
 	return 0;
+}
+
+static int verbs_listener_start(struct verbs_listener *l)
+{
+	int rc;
+
+	if (rdma_create_id(l->queue->events, &l->id, &l->owner, RDMA_PS_TCP)) {
+		rc = -errno;
+		log_error("verbs", "listener: %s", strerror(errno));
+		l->id = NULL;
+		return rc;
+	}
+	rc = verbs_listener_bind(l);
+	if (rc == 0)
+		return 0;
+	rdma_destroy_id(l->id);
+	l->id = NULL;
+	return rc;
+}
+
+void verbs_listeners_renew(struct verbs_queue *q)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe (pos, tmp, &q->listeners) {
+		struct verbs_listener *l = container_of(pos, struct verbs_listener, member);
+
+		rdma_destroy_id(l->id);
+		log_hush_begin();
+		l->error = verbs_listener_start(l);
+		log_hush_end();
+		if (!l->error)
+			continue;
+		list_del(&l->member);
+		list_add_tail(&q->gone, &l->member);
+	}
 }
 
 int verbs_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_t len, void *context,
 		 struct fabric_listener **out)
 {
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
-	struct verbs_listener *l = calloc(1, sizeof(*l));
+	struct verbs_listener *l = q->cm_lost ? NULL : calloc(1, sizeof(*l));
 	int rc;
 
 	if (!l)
-		return -ENOMEM;
+		return q->cm_lost ? -ENODEV : -ENOMEM;
 	*l = (struct verbs_listener){
-		.base.ops = queue->ops, .owner.kind = VERBS_LISTENER, .queue = q, .context = context};
-	if (rdma_create_id(q->events, &l->id, &l->owner, RDMA_PS_TCP)) {
-		rc = -errno;
-		log_error("verbs", "listener: %s", strerror(errno));
-		goto free_listener;
+		.base.ops = queue->ops, .owner.kind = VERBS_LISTENER, .queue = q, .context = context, .len = len};
+	rc = verbs_copy_address(sa, len, &l->at);
+	if (rc == 0)
+		rc = verbs_listener_start(l);
+	if (rc != 0) {
+		free(l);
+		return rc;
 	}
-	rc = verbs_listener_start(l, sa, len);
-	if (rc != 0)
-		goto destroy_id;
 	q->checks = MAX(q->checks, 1u);
 	list_add_tail(&q->listeners, &l->member);
 	*out = &l->base;
 	return 0;
-destroy_id:
-	rdma_destroy_id(l->id);
-free_listener:
-	free(l);
-	return rc;
 }
 
 uint16_t verbs_listener_port(const struct fabric_listener *listener)
 {
-	return ntohs(rdma_get_src_port(container_of(listener, struct verbs_listener, base)->id));
+	const struct verbs_listener *l = container_of(listener, struct verbs_listener, base);
+
+	return ntohs(((const struct sockaddr_in *)&l->at)->sin_port);
 }
 
 void verbs_listener_close(struct fabric_listener *listener)
 {
 	struct verbs_listener *l = container_of(listener, struct verbs_listener, base);
 
-	if (rdma_destroy_id(l->id))
+	if (l->id && rdma_destroy_id(l->id))
 		log_error("verbs", "cannot destroy a listener: %m");
 	list_del(&l->member);
 	free(l);
@@ -441,7 +473,7 @@ int verbs_listener_tell(struct verbs_listener *l, struct fabric_event *out)
 		return 0;
 	l->told = true;
 	out->type = FABRIC_REMOVED;
-	out->error = -ENODEV;
+	out->error = l->error ? l->error : -ENODEV;
 	out->context = l->context;
 	return 1;
 }

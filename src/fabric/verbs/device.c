@@ -149,15 +149,15 @@ static bool verbs_is_inherited(const struct ibv_context *ctx)
 	return write(ctx->cmd_fd, "", 1) < 0 && errno == EACCES;
 }
 
-/* False: it is of no use, and why not. */
-static bool verbs_device_init(struct verbs_device *device, struct ibv_context *ctx, unsigned only_port,
-			      char why[static VERBS_REASON])
+bool verbs_device_init(struct verbs_device *device, struct ibv_context *ctx, unsigned only_port,
+		       char why[static VERBS_REASON])
 {
 	struct ibv_device_attr attr;
 	char reason[VERBS_REASON], active[32];
 	int rc;
 
-	*device = (struct verbs_device){.ctx = ctx, .name = ibv_get_device_name(ctx->device), .only_port = only_port};
+	*device = (struct verbs_device){.ctx = ctx, .only_port = only_port};
+	snprintf(device->name, sizeof(device->name), "%s", ibv_get_device_name(ctx->device));
 	snprintf(why, VERBS_REASON,
 		 "it was opened before this process was forked, or changed its user: the child of a fork has "
 		 "no RDMA if its parent used it");

@@ -353,27 +353,51 @@ static int verbs_srq_create(struct verbs_cq *cq, struct ibv_pd *pd)
 	return -error;
 }
 
-static int verbs_cq_setup(struct verbs_cq *cq, const struct fabric_queue_attr *attr, struct ibv_pd *pd)
+/* From here on the device is not given back. False: it is gone. */
+static bool verbs_cq_use(struct verbs_cq *cq)
 {
-	char reason[VERBS_REASON];
-	int rc;
+	struct verbs_fabric *fabric = cq->queue->fabric;
 
-	cq->removed = cq->lost = !pd;
-	if (!pd)
-		return 0;
+	pthread_rwlock_rdlock(&fabric->lock);
+	cq->used = !atomic_load(&cq->device->gone) && cq->queue->domain->pd[cq - cq->queue->cq];
+	if (cq->used)
+		atomic_fetch_add(&cq->device->users, 1);
+	pthread_rwlock_unlock(&fabric->lock);
+	return cq->used;
+}
+
+static void verbs_cq_unuse(struct verbs_cq *cq)
+{
+	if (cq->used)
+		atomic_fetch_sub(&cq->device->users, 1);
+	cq->used = false;
+}
+
+static int verbs_cq_begin(struct verbs_cq *cq)
+{
+	struct ibv_pd *pd = cq->queue->domain->pd[cq - cq->queue->cq];
+	char reason[VERBS_REASON];
+	int rc = verbs_cq_open(cq);
+
+	if (rc == 0)
+		rc = verbs_epoll_add(cq->queue, cq->device->ctx->async_fd, VERBS_ASYNC, (unsigned)(cq - cq->queue->cq));
+	if (rc == 0)
+		return cq->shared_depth ? verbs_srq_create(cq, pd) : 0;
+	log_error("verbs", "completion queue of %u on %s: %s", cq->depth + cq->shared_depth, cq->device->name,
+		  verbs_reason(-rc, reason));
+	return rc;
+}
+
+static int verbs_cq_setup(struct verbs_cq *cq, const struct fabric_queue_attr *attr)
+{
+	cq->removed = cq->lost = !verbs_cq_use(cq);
 	cq->bucket_mask = 15;
 	cq->bucket = calloc(16, sizeof(*cq->bucket));
 	cq->shared_depth = verbs_shared_depth(cq->device, attr->shared_depth);
 	cq->depth = MIN(attr->completions, cq->device->max_cqe - cq->shared_depth);
-	rc = cq->bucket ? verbs_cq_open(cq) : -ENOMEM;
-	if (rc == 0)
-		rc = verbs_epoll_add(cq->queue, cq->device->ctx->async_fd, VERBS_ASYNC, (unsigned)(cq - cq->queue->cq));
-	if (rc != 0) {
-		log_error("verbs", "completion queue of %u on %s: %s", cq->depth + cq->shared_depth, cq->device->name,
-			  verbs_reason(-rc, reason));
-		return rc;
-	}
-	return cq->shared_depth ? verbs_srq_create(cq, pd) : 0;
+	if (!cq->bucket)
+		return -ENOMEM;
+	return cq->used ? verbs_cq_begin(cq) : 0;
 }
 
 static void verbs_check_destroyed(int rc, const char *what)
@@ -435,6 +459,41 @@ int verbs_cq_rebuild(struct verbs_cq *cq)
 	return rc;
 }
 
+static void verbs_cq_release(struct verbs_cq *cq)
+{
+	verbs_cq_close(cq);
+	verbs_shared_park(cq);
+	verbs_cq_unuse(cq);
+}
+
+static void verbs_cq_return(struct verbs_cq *cq)
+{
+	const char *reason;
+	int rc;
+
+	atomic_store(&cq->failure, NULL);
+	log_hush_begin();
+	rc = verbs_cq_begin(cq);
+	reason = log_hush_end();
+	if (rc == 0) {
+		cq->removed = cq->lost = cq->complained = false;
+		return;
+	}
+	if (!cq->complained)
+		log_error("verbs", "device %s has come back, and is tried again: %s", cq->device->name, reason);
+	cq->complained = true;
+	epoll_ctl(cq->queue->epoll, EPOLL_CTL_DEL, cq->device->ctx->async_fd, NULL);
+	verbs_cq_release(cq);
+}
+
+void verbs_cq_renew(struct verbs_cq *cq)
+{
+	if (cq->used && atomic_load(&cq->device->gone) && !cq->endpoints && !cq->retired)
+		verbs_cq_release(cq);
+	else if (!cq->used && verbs_cq_use(cq))
+		verbs_cq_return(cq);
+}
+
 void verbs_queue_destroy(struct fabric_queue *queue)
 {
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
@@ -444,8 +503,10 @@ void verbs_queue_destroy(struct fabric_queue *queue)
 	verbs_unwatch_queue(q);
 	for (unsigned i = 0; i < q->count; i++) {
 		verbs_cq_close(&q->cq[i]);
+		verbs_cq_unuse(&q->cq[i]);
 		free(q->cq[i].bucket);
 	}
+	atomic_fetch_sub(&q->fabric->queues, 1);
 	if (q->epoll >= 0)
 		close(q->epoll);
 	if (q->timer >= 0)
@@ -492,6 +553,7 @@ static struct verbs_queue *verbs_queue_new(struct verbs_domain *domain)
 	q->base.ops = domain->base.ops;
 	q->domain = domain;
 	q->fabric = domain->fabric;
+	atomic_fetch_add(&q->fabric->queues, 1);
 	q->checks = 1;
 	list_init(&q->pending);
 	list_init(&q->closing);
@@ -532,7 +594,7 @@ int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_att
 		q->cq[i].queue = q;
 		q->cq[i].device = &fabric->device[i];
 		q->count = i + 1;
-		rc = verbs_cq_setup(&q->cq[i], attr, atomic_load(&fabric->device[i].gone) ? NULL : domain->pd[i]);
+		rc = verbs_cq_setup(&q->cq[i], attr);
 	}
 	if (rc != 0)
 		goto destroy_queue;

@@ -53,6 +53,7 @@ static int verbs_open(const struct fabric_config *config, struct fabric **out)
 	}
 	if (verbs_devices_add(fabric, config->device) != 0)
 		goto free_devices;
+	verbs_fabric_add(fabric);
 	*out = &fabric->base;
 	return 0;
 free_devices:
@@ -66,7 +67,7 @@ static void verbs_close(struct fabric *base)
 {
 	struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
 
-	rdma_free_devices(fabric->contexts);
+	verbs_fabric_remove(fabric);
 	free(fabric);
 }
 
@@ -79,6 +80,9 @@ static void verbs_domain_destroy(struct fabric_domain *base)
 {
 	struct verbs_domain *domain = container_of(base, struct verbs_domain, base);
 
+	pthread_rwlock_rdlock(&domain->fabric->lock);
+	verbs_list_remove(&domain->member);
+	pthread_rwlock_unlock(&domain->fabric->lock);
 	for (unsigned i = 0; i < domain->fabric->count; i++) {
 		int rc = domain->pd[i] ? ibv_dealloc_pd(domain->pd[i]) : 0;
 
@@ -101,15 +105,11 @@ static bool verbs_is_gone(struct verbs_device *device, int error)
 	return atomic_load(&device->gone);
 }
 
-static int verbs_domain_create(struct fabric *base, struct fabric_domain **out)
+/* On each device that is there. */
+static int verbs_pds_alloc(struct verbs_domain *domain)
 {
-	struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
-	struct verbs_domain *domain = calloc(1, sizeof(*domain));
+	struct verbs_fabric *fabric = domain->fabric;
 
-	if (!domain)
-		return -ENOMEM;
-	domain->base.ops = fabric->base.ops;
-	domain->fabric = fabric;
 	for (unsigned i = 0; i < fabric->count; i++) {
 		int error;
 
@@ -119,11 +119,33 @@ static int verbs_domain_create(struct fabric *base, struct fabric_domain **out)
 		if (domain->pd[i] || verbs_is_gone(&fabric->device[i], error))
 			continue;
 		log_error("verbs", "protection domain on %s: %s", fabric->device[i].name, strerror(error));
-		verbs_domain_destroy(&domain->base);
 		return -error;
 	}
-	*out = &domain->base;
 	return 0;
+}
+
+static int verbs_domain_create(struct fabric *base, struct fabric_domain **out)
+{
+	struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
+	struct verbs_domain *domain = calloc(1, sizeof(*domain));
+	int rc;
+
+	if (!domain)
+		return -ENOMEM;
+	domain->base.ops = fabric->base.ops;
+	domain->fabric = fabric;
+	list_init(&domain->member);
+	list_init(&domain->regions);
+	pthread_rwlock_rdlock(&fabric->lock);
+	rc = verbs_pds_alloc(domain);
+	if (rc == 0)
+		verbs_list_add(&fabric->domains, &domain->member);
+	pthread_rwlock_unlock(&fabric->lock);
+	if (rc == 0)
+		*out = &domain->base;
+	else
+		verbs_domain_destroy(&domain->base);
+	return rc;
 }
 
 const char *verbs_reason(int error, char text[static VERBS_REASON])
@@ -191,7 +213,12 @@ int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *
 static void verbs_deregister(struct fabric_region *base)
 {
 	struct verbs_region *region = container_of(base, struct verbs_region, base);
+	struct verbs_fabric *fabric = region->domain->fabric;
 
+	/* Behind this no other thread looks at it. */
+	pthread_rwlock_rdlock(&fabric->lock);
+	verbs_list_remove(&region->member);
+	pthread_rwlock_unlock(&fabric->lock);
 	for (unsigned i = 0; i < VERBS_MAX_DEVICES; i++) {
 		int rc = region->mr[i] ? ibv_dereg_mr(region->mr[i]) : 0;
 
@@ -201,28 +228,46 @@ static void verbs_deregister(struct fabric_region *base)
 	free(region);
 }
 
+/* With each device that is there. */
+static int verbs_mrs_register(struct verbs_region *region)
+{
+	struct verbs_domain *domain = region->domain;
+	const struct fabric_region *r = &region->base;
+
+	for (unsigned i = 0; i < domain->fabric->count; i++) {
+		struct verbs_device *device = &domain->fabric->device[i];
+		int rc = domain->pd[i] && !verbs_is_gone(device, 0)
+				 ? verbs_mr_register(domain, i, r->addr, r->len, r->access, &region->mr[i])
+				 : 0;
+
+		if (rc != 0 && !verbs_is_gone(device, -rc))
+			return rc;
+	}
+	return 0;
+}
+
 static int verbs_register(struct fabric_domain *base, void *addr, size_t len, unsigned access,
 			  struct fabric_region **out)
 {
 	struct verbs_domain *domain = container_of(base, struct verbs_domain, base);
 	struct verbs_region *region = calloc(1, sizeof(*region));
+	int rc;
 
 	if (!region)
 		return -ENOMEM;
 	region->base = (struct fabric_region){base->ops, addr, len, access};
-	for (unsigned i = 0; i < domain->fabric->count; i++) {
-		struct verbs_device *device = &domain->fabric->device[i];
-		int rc = domain->pd[i] && !verbs_is_gone(device, 0)
-				 ? verbs_mr_register(domain, i, addr, len, access, &region->mr[i])
-				 : 0;
-
-		if (rc != 0 && !verbs_is_gone(device, -rc)) {
-			verbs_deregister(&region->base);
-			return rc;
-		}
-	}
-	*out = &region->base;
-	return 0;
+	region->domain = domain;
+	list_init(&region->member);
+	pthread_rwlock_rdlock(&domain->fabric->lock);
+	rc = verbs_mrs_register(region);
+	if (rc == 0)
+		verbs_list_add(&domain->regions, &region->member);
+	pthread_rwlock_unlock(&domain->fabric->lock);
+	if (rc == 0)
+		*out = &region->base;
+	else
+		verbs_deregister(&region->base);
+	return rc;
 }
 
 static uint32_t verbs_region_rkey(const struct fabric_region *base, const struct fabric_endpoint *endpoint)
@@ -238,6 +283,7 @@ const struct fabric_provider fabric_verbs = {
 	.close = verbs_close,
 	.limits = verbs_limits,
 	.devices = verbs_devices,
+	.renew = verbs_renew,
 	.domain_create = verbs_domain_create,
 	.domain_destroy = verbs_domain_destroy,
 	.queue_create = verbs_queue_create,

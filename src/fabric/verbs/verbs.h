@@ -3,6 +3,7 @@
  *
  *   verbs.c           domains, regions
  *   device.c    which devices there are, and what each can do
+ *   renew.c     devices that are taken away and come back
  *   async.c     what devices report of themselves, and what is lost with them
  *   queue.c     one thread's completion queues, shared receives
  *   wait.c      sleeping, and looking for events
@@ -33,9 +34,17 @@
 #define VERBS_CLOSING_NS (500 * TIME_MS) /* a flush may never end */
 #define VERBS_RETIRED_NS (100 * TIME_MS) /* some devices never say that a queue pair took its last receive */
 
+/* What fabric_renew() knows of a device. */
+enum verbs_presence {
+	VERBS_PRESENT,
+	VERBS_LOST,   /* it is gone, and queues have something of it */
+	VERBS_AWAY,   /* nothing is kept of it */
+	VERBS_COMING, /* all memory is registered again; queues may lack it */
+};
+
 struct verbs_device {
-	struct ibv_context *ctx; /* librdmacm's, shared by the whole process */
-	const char *name;
+	struct ibv_context *_Atomic ctx; /* librdmacm's, shared by the whole process. NULL: away */
+	char name[IBV_SYSFS_NAME_MAX];
 	bool iwarp, windows;
 	bool loose_windows; /* a window shows all of the registration that it is bound to */
 	bool atomics;       /* it has some, and they are whole to those of all others of its fabric */
@@ -53,12 +62,19 @@ struct verbs_device {
 		bool infiniband;
 		uint32_t max_message;
 	} port[VERBS_MAX_PORTS];
-	atomic_bool gone; /* for good: nothing but destroying is of use */
+	atomic_bool gone;  /* until it has come back, nothing but destroying is of use */
+	atomic_uint users; /* queues that have something of it */
+	enum verbs_presence presence;
+	bool complained; /* of why it is not taken back */
 };
 
 struct verbs_fabric {
 	struct fabric base;
-	struct ibv_context **contexts; /* of rdma_get_devices, kept until close */
+	struct ibv_context **contexts; /* of rdma_get_devices, kept until close or the next one; NULL: no device */
+	pthread_rwlock_t lock;         /* a device is given back or taken again, or else domains and regions are made */
+	struct list domains;
+	struct list member; /* of all fabrics in the process */
+	atomic_uint queues;
 	struct verbs_device device[VERBS_MAX_DEVICES];
 	unsigned count;
 	uint8_t ack_timeout; /* 4.096 us times two to this */
@@ -70,12 +86,15 @@ struct verbs_fabric {
 struct verbs_domain {
 	struct fabric_domain base;
 	struct verbs_fabric *fabric;
-	struct ibv_pd *pd[VERBS_MAX_DEVICES];
+	struct list member, regions;
+	struct ibv_pd *pd[VERBS_MAX_DEVICES]; /* NULL: the device is away */
 };
 
 struct verbs_region {
 	struct fabric_region base;
-	struct ibv_mr *mr[VERBS_MAX_DEVICES]; /* NULL: the device is gone */
+	struct verbs_domain *domain;
+	struct list member;
+	struct ibv_mr *mr[VERBS_MAX_DEVICES]; /* NULL: the device is away, or took no more */
 };
 
 static inline struct ibv_mr *verbs_mr(const struct fabric_region *region, unsigned device)
@@ -138,7 +157,8 @@ struct verbs_cq {
 
 	_Atomic(const char *) failure; /* set by the thread that read the device's event; NULL: none */
 	bool lost;                     /* brings nothing any more: see verbs_cq_lose() */
-	bool removed;                  /* with its device */
+	bool removed;                  /* with its device, until that has come back */
+	bool used;                     /* counts among the device's users */
 	bool complained;               /* of what would fail each time */
 
 	struct ibv_srq *srq; /* NULL: the device has none */
@@ -154,12 +174,13 @@ struct verbs_queue {
 	struct verbs_domain *domain;
 	struct verbs_fabric *fabric;
 	struct rdma_event_channel *events;
-	int timer;                   /* wakes for deadlines, and for other threads that found a fatal error */
-	int epoll;                   /* all descriptors: those of a device that is gone can leave it */
-	bool cm_lost;                /* rdma_cm is */
-	unsigned cm_errors;          /* in a row */
-	struct list watched;         /* of all queues in the process */
-	struct list retired;         /* endpoints, by deadline */
+	int timer;           /* wakes for deadlines, and for other threads that found a fatal error */
+	int epoll;           /* all descriptors: those of a device that is gone can leave it */
+	bool cm_lost;        /* rdma_cm is */
+	atomic_bool moved;   /* set by the thread that read it: addresses of a device changed, or a port is up */
+	unsigned cm_errors;  /* in a row */
+	struct list watched; /* of all queues in the process */
+	struct list retired; /* endpoints, by deadline */
 	struct list listeners, gone; /* gone: their devices, and their owners were not told yet */
 	unsigned count;
 	struct verbs_cq cq[VERBS_MAX_DEVICES];
@@ -194,10 +215,13 @@ struct verbs_listener {
 	struct fabric_listener base;
 	struct verbs_owner owner;
 	struct verbs_queue *queue;
-	struct rdma_cm_id *id;
+	struct rdma_cm_id *id; /* NULL: it is gone */
 	void *context;
+	struct sockaddr_storage at;
+	socklen_t len;
 	struct list member; /* of the queue's listeners or gone */
-	bool told;          /* that its device is gone */
+	int error;          /* why it is gone, where not with its device */
+	bool told;          /* that it is gone */
 };
 
 struct verbs_request {
@@ -307,7 +331,10 @@ const char *verbs_reason(int error, char text[static VERBS_REASON]);
 int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len, unsigned access,
 		      struct ibv_mr **out);
 
-/* async.c: events name a queue pair or a device of any thread; only watched ones are looked at. */
+/* async.c: events name a queue pair or a device of any thread; only watched ones are looked at. One lock is for what
+ * the process has of all of them. */
+void verbs_list_add(struct list *list, struct list *member);
+void verbs_list_remove(struct list *member);
 void verbs_watch(struct verbs_endpoint *ep);
 void verbs_unwatch(struct verbs_endpoint *ep);
 void verbs_watch_queue(struct verbs_queue *q);
@@ -318,6 +345,8 @@ void verbs_device_gone(const struct verbs_device *device, const char *why);
 /* This completion queue will bring nothing any more: its endpoints get their flushes and FABRIC_REMOVED. It is made
  * anew for the next endpoint, unless its device is gone. Idempotent. */
 void verbs_cq_lose(struct verbs_cq *cq, const char *why);
+/* Have each queue of the fabric look at its devices, in its own thread. */
+void verbs_wake_queues(const struct verbs_fabric *fabric);
 /* Act on what other threads found. */
 void verbs_queue_take_losses(struct verbs_queue *q);
 /* rdma_cm will bring nothing any more. */
@@ -336,6 +365,9 @@ int verbs_wanted_parse(const char *text, struct verbs_wanted *out);
 /* All that are of use; `wanted`: this one alone, perhaps with its port. 0, or -ENODEV, logged with what there is and
  * why it is of none. */
 int verbs_devices_add(struct verbs_fabric *fabric, const char *wanted);
+/* One that can be used, with what it can do; else false, and why not. */
+bool verbs_device_init(struct verbs_device *device, struct ibv_context *ctx, unsigned only_port,
+		       char why[static VERBS_REASON]);
 /* The device's number. -ENODEV: the id has none yet, or neither that device nor that port is to be used. */
 int verbs_find_device(const struct verbs_fabric *fabric, const struct rdma_cm_id *id);
 const struct verbs_port *verbs_find_port(const struct verbs_device *device, unsigned number);
@@ -347,6 +379,12 @@ static inline uint32_t verbs_shared_depth(const struct verbs_device *device, uin
 {
 	return MIN(MIN(asked, device->max_srq_wr), device->max_cqe / 2);
 }
+
+/* renew.c */
+void verbs_fabric_add(struct verbs_fabric *fabric);
+/* Ends the fabric's use of librdmacm's devices. One that was taken away is closed with the last fabric that had it. */
+void verbs_fabric_remove(struct verbs_fabric *fabric);
+unsigned verbs_renew(struct fabric *fabric);
 
 /* queue.c */
 int verbs_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out);
@@ -365,6 +403,8 @@ void verbs_shared_deal(struct verbs_queue *q); /* what is parked goes out, where
 int verbs_nonblock(int fd);                    /* 0 or -errno */
 /* Make the queue anew, when no queue pair uses it: no shared receive is lost. */
 int verbs_cq_rebuild(struct verbs_cq *cq);
+/* Give back all that the queue has of a device that is gone, and have it again of one that has come back. */
+void verbs_cq_renew(struct verbs_cq *cq);
 
 /* wait.c */
 void verbs_queue_wake(struct verbs_queue *q, uint64_t ns);
@@ -398,7 +438,10 @@ void verbs_disconnect(struct fabric_endpoint *endpoint);
 /* One event of rdma_cm: 1 with something for the caller, 0 without, negative when none is left or can be got. */
 int verbs_cm_next(struct verbs_queue *q, struct fabric_event *out);
 int verbs_report(struct verbs_endpoint *ep, enum fabric_event_type type, int error, struct fabric_event *out);
-/* That its device is gone: once. */
+/* Listen anew at the same places: rdma_cm's listeners of an address stay with what was known of it when they began, and
+ * hear nothing any more when it went and came back, or the port did. One that cannot is gone. */
+void verbs_listeners_renew(struct verbs_queue *q);
+/* That it is gone: once. */
 int verbs_listener_tell(struct verbs_listener *l, struct fabric_event *out);
 
 /* endpoint.c */

@@ -114,6 +114,8 @@ static void verbs_timer_expired(struct verbs_queue *q)
 		verbs_endpoint_settle(ep);
 	}
 	verbs_queue_take_losses(q);
+	if (atomic_exchange(&q->moved, false))
+		verbs_listeners_renew(q);
 	verbs_wake_next(q, now);
 }
 
@@ -148,8 +150,11 @@ static int verbs_cm_drain(struct verbs_queue *q, struct fabric_event *out)
 /* A descriptor of a device that was taken away is in error for ever. */
 static void verbs_check_device(struct verbs_queue *q, const struct epoll_event *event, enum verbs_watched what)
 {
-	struct verbs_device *device = q->cq[event->data.u64 / VERBS_WATCHED_KINDS].device;
+	const struct verbs_cq *cq = &q->cq[event->data.u64 / VERBS_WATCHED_KINDS];
+	struct verbs_device *device = cq->device;
 
+	if (cq->removed) /* by what came before in the same turn: it may be closed by now */
+		return;
 	if (what == VERBS_ASYNC)
 		verbs_async_drain(device);
 	if (event->events & (EPOLLERR | EPOLLHUP))

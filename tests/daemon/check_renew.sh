@@ -1,0 +1,159 @@
+#!/bin/bash
+# The RDMA device of a daemon in the midst of requests: its link goes down, its address goes, it is taken away, and all that comes
+# back. The daemon goes on, by TCP meanwhile, gives back all of the device, and listens on it again. In the guest. The name of a
+# case after the command: only that one.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+need jq
+[[ ${RDMAD_GUEST_ADDR-} ]] || { echo "$test_name: no RDMA device"; exit 77; }
+interface=$(rdma link show rxe0/1 | sed -n 's/.* netdev \([^ ]*\).*/\1/p')
+[[ $interface ]] || give_up "the device has no interface"
+head -c 300000 /dev/urandom >"$dir/value"
+
+begin() {
+	configure 'workers = 2;' "$@"
+	start_daemon
+	for server in "${servers[@]}"; do
+		case $server in tcp:*) tcp=$server ;; rdma:*) rdma=$server ;; esac
+	done
+	server=''
+}
+
+# Small and large values, by one transport.
+serves() {
+	server=$1
+	expect 0 ping --count 5
+	expect 0 kv set --file "$dir/value" large && expect 0 kv get large && same "$dir/value"
+	server=''
+}
+
+answers() { timeout 60 "$rdmactl" -H "$1" ping --count 1 >"$dir/out" 2>"$dir/err"; }
+available() { [[ $("$rdmactl" --control "$dir/control.sock" metrics | sed -n 's/^rdmad_transport_available{transport="rdma"} //p') == "$1" ]]; }
+listens() { control status | jq -e '.listen[] | select(.transport == "rdma")' >/dev/null; }
+misses() { ! listens && control status | jq -e '.missing[] | select(.transport == "rdma" and .address != "")' >/dev/null; }
+
+# join NAME ARGUMENTS: a client that stays, and has been served.
+join() {
+	local before
+	before=$(work_done)
+	"$rdmactl" -t 60s "${@:2}" >"$dir/out-$1" 2>&1 </dev/null &
+	clients+=($!)
+	wait_for "a client: $1" has_done "$((before + 20))"
+}
+
+# Clients in the midst of what they ask for: one by TCP, and by RDMA small requests, large transfers, messages.
+come() {
+	clients=()
+	join tcp -H "$tcp" ping --count 1000000 --interval 50ms
+	beside=${clients[0]} clients=()
+	join ping -H "$rdma" ping --count 1000000 --interval 5ms
+	join eager -H "$rdma" bench kv -c 1 -d 2 -n 100000000 -w 0 -k 20 -s 64
+	join large -H "$rdma" bench kv -c 1 -d 2 -n 100000000 -w 0 -k 20 -s 300K
+}
+
+ended_all() {
+	local pid
+	for pid in "${clients[@]}"; do ended "$pid" || return; done
+}
+
+# Those by RDMA ended with an error; the one by TCP saw nothing.
+went() {
+	local pid
+	wait_for "the end of the clients by RDMA" ended_all
+	for pid in "${clients[@]}"; do
+		wait "$pid" && fail "a client whose device went ended well"
+	done
+	ended "$beside" && fail "the client by TCP ended: $(tail -n 3 "$dir/out-tcp")"
+	kill "$beside" && wait "$beside" 2>/dev/null
+	clients=()
+}
+
+descriptors() { find "/proc/$daemon/fd" -mindepth 1 | wc -l; }
+# What the kernel has of the daemon, but for the registrations, which grow with the connections.
+objects() { rdma resource show | sed 's/^[0-9]*: //; s/ mr [0-9]*//'; }
+
+put_back() {
+	wait_for "the device" rdma link add rxe0 type rxe netdev "$interface" 2>/dev/null
+	chmod 666 /dev/infiniband/uverbs*
+}
+
+# The command that takes it away waits until all users have given it back. Twice: what is made anew is given back, too.
+try_removal() {
+	local before fds round
+	begin
+	serves "$rdma"
+	wait_for "no connection" nobody_is_connected
+	before=$(objects) fds=$(descriptors)
+	for round in 1 2; do
+		come
+		rdma link delete rxe0 >/dev/null 2>&1 &
+		remover=$!
+		went
+		wait_for "the end of the removal" ended "$remover"
+		wait_for "the loss in status" misses
+		available 0 || fail "metrics say that there is RDMA"
+		answers "$rdma" && fail "the device that was taken away answers"
+		serves "$tcp"
+		put_back
+		wait_for "RDMA in status" listens
+		available 1 || fail "metrics say that there is no RDMA"
+		serves "$rdma"
+		wait_for "no connection" nobody_is_connected
+		[[ $(objects) == "$before" ]] || fail "round $round: the kernel has $(objects) of all, not $before"
+		[[ $(descriptors) == "$fds" ]] || fail "round $round: $(descriptors) descriptors, not $fds"
+	done
+	grep -q RD-5008 "$dir/log" || fail "the log names no RD-5008"
+	logged "listening on rdma ${rdma#rdma://} again"
+	stop_daemon
+}
+
+# While nobody is connected, and by all addresses: no connection tells of the device.
+try_quiet() {
+	local listen=(0.0.0.0:7471)
+	begin
+	rdma=rdma://$RDMAD_GUEST_ADDR tcp=tcp://$RDMAD_GUEST_ADDR
+	rdma link delete rxe0 >/dev/null 2>&1 &
+	remover=$!
+	wait_for "the end of the removal" ended "$remover"
+	wait_for "the loss in status" misses
+	put_back
+	wait_for "RDMA in status" listens
+	serves "$rdma"
+	stop_daemon
+}
+
+# Down for longer than a device tries again: connections end. Up again, new ones are served.
+try_link() {
+	begin
+	come
+	ip link set "$interface" down
+	went
+	serves "$tcp"
+	ip link set "$interface" up
+	wait_for "RDMA" answers "$rdma"
+	serves "$rdma"
+	logged "device rxe0 port 1"
+	stop_daemon
+}
+
+try_address() {
+	begin
+	come
+	ip addr del "$RDMAD_GUEST_ADDR/24" dev "$interface"
+	went
+	serves "$tcp"
+	ip addr add "$RDMAD_GUEST_ADDR/24" dev "$interface"
+	wait_for "RDMA" answers "$rdma"
+	serves "$rdma"
+	stop_daemon
+}
+
+case ${1-} in
+'') cases=(link address quiet removal) ;;
+*) cases=("$@") ;;
+esac
+for case in "${cases[@]}"; do
+	"try_$case"
+	echo "$case: served on"
+done
+conclude
