@@ -23,7 +23,7 @@ struct service_shared;
 struct service_slow;
 struct service_hot;
 
-#define SERVICE_COUNTERS 24 /* most of one service */
+#define SERVICE_COUNTERS 32 /* most of one service */
 
 /* What kinds of requests are told apart by their durations. */
 enum service_class { SERVICE_READ, SERVICE_WRITE, SERVICE_SCAN, SERVICE_CLASSES };
