@@ -51,7 +51,7 @@ programs "$srcdir/README.md" '^```c$' '^```$'
 for page in "$srcdir"/man/*.3; do
 	programs "$page" '^\.Bd -literal' '^\.Ed'
 done
-for page in README.md rdmad_kv.3 rdmad_kv_part.3 rdmad_kv_queue.3 rdmad_ping.3 rdmad_gpu.3; do
+for page in README.md rdmad_kv.3 rdmad_kv_part.3 rdmad_kv_queue.3 rdmad_kv_watch.3 rdmad_ping.3 rdmad_gpu.3; do
 	[[ -e $dir/$page.1.c ]] || fail "$page has no program"
 done
 configure "gpu = { backend = \"cpu\"; program = \"$builddir/rdmad-gpu\"; memory = \"32M\"; };"

@@ -255,6 +255,27 @@ class kv_completion(Structure):
 FUNCTIONS["kv_submit"] = (c_int64, [c_void_p, POINTER(kv_request), c_size_t])
 FUNCTIONS["kv_done"] = (c_int64, [c_void_p, POINTER(kv_completion), c_size_t, c_uint64])
 FUNCTIONS["kv_cancel_tag"] = (c_int, [c_void_p, c_uint64])
+
+KV_EVENT_STORED = 1
+KV_EVENT_DELETED = 2
+KV_EVENT_EXPIRED = 4
+KV_EVENT_EVICTED = 8
+KV_EVENT_TTL = 16
+KV_EVENT_ALL = 31
+KV_EVENT_FLUSHED = 32
+KV_EVENT_BEGAN = 64
+KV_EVENT_MISSED = 128
+
+
+class kv_event(Structure):
+    _fields_ = [("kind", c_int),
+                ("fresh", c_bool),
+                ("key", c_void_p),
+                ("key_len", c_size_t),
+                ("missed", c_uint64)]
+
+FUNCTIONS["kv_watch"] = (c_int, [c_void_p, c_void_p, c_size_t, c_uint])
+FUNCTIONS["kv_events"] = (c_int64, [c_void_p, POINTER(kv_event), c_size_t, c_uint64])
 FUNCTIONS["kv_buffer_lend"] = (c_int, [c_void_p, c_size_t, POINTER(c_void_p)])
 FUNCTIONS["kv_buffer_register"] = (c_int, [c_void_p, c_void_p, c_size_t])
 FUNCTIONS["kv_buffer_unregister"] = (c_int, [c_void_p, c_void_p])
@@ -471,4 +492,4 @@ FUNCTIONS["rdma_get_error"] = (c_char_p, [])
 FUNCTIONS["rdma_get_errno"] = (c_int, [])
 
 
-STRUCTURES = [rdmad_options, rdmad_key_info, kv_put_options, kv_meta, kv_result, kv_fetch, kv_info, kv_item, kv_place, kv_request, kv_completion, rdmad_channel_options, rdmad_channel_info, rdmad_channel_entry, rdmad_peer_entry, rdma_options]
+STRUCTURES = [rdmad_options, rdmad_key_info, kv_put_options, kv_meta, kv_result, kv_fetch, kv_info, kv_item, kv_place, kv_request, kv_completion, kv_event, rdmad_channel_options, rdmad_channel_info, rdmad_channel_entry, rdmad_peer_entry, rdma_options]

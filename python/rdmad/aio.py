@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import errno
+import functools
 import os
 from typing import Any, Iterable, Mapping, Sequence
 
@@ -12,6 +13,7 @@ from ._library import Buffer, Key, library, sentence
 from ._requests import AT_ONCE, Queue, Requests, Ttl, packed
 from .errors import Error, error_of
 from .store import Info, open_handle, options_of
+from .watch import AsyncWatch
 
 
 def _close_late(opening: "asyncio.Future[int]") -> None:
@@ -39,10 +41,10 @@ class AsyncStore(Requests):
     Requests that are made while others are under way, or in the same turn of the loop, share messages.
     """
 
-    def __init__(self, handle: int, loop: asyncio.AbstractEventLoop, address: str):
+    def __init__(self, handle: int, loop: asyncio.AbstractEventLoop, address: str, opening: Any = None):
         self._handle: int | None = handle
         self._loop = loop
-        self._address = address
+        self._address, self._opening = address, opening
         self._queue = Queue(handle)
         self._waiting: dict[int, tuple[_Future, Any, Any]] = {}
         self._unsent: collections.deque[tuple[int, bytes]] = collections.deque()
@@ -66,7 +68,7 @@ class AsyncStore(Requests):
             opening.add_done_callback(_close_late)
             raise
         library.kv_request_timeout(handle, options.timeout_us)
-        return cls(handle, loop, address)
+        return cls(handle, loop, address, functools.partial(open_handle, address, options, reconnect))
 
     async def __aenter__(self) -> "AsyncStore":
         return self
@@ -197,6 +199,10 @@ class AsyncStore(Requests):
 
     async def delete_many(self, keys: Sequence[Key]) -> int:
         return sum(await asyncio.gather(*[self.delete(key) for key in keys]))
+
+    def watch(self, prefix: Key = b"", kinds: Iterable[str] | None = None) -> AsyncWatch:
+        """As Store.watch(), for ``async for``."""
+        return AsyncWatch(self._opening, prefix, kinds)
 
     # The connection
 

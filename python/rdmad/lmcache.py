@@ -9,6 +9,7 @@ remote adapters write, so they can share a server by RESP. Made for the interfac
 """
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
 import queue
@@ -23,6 +24,7 @@ from lmcache.v1.platform import create_event_notifier  # type: ignore[import]
 
 from .errors import Corrupt, Error, NoSpace
 from .store import OPTIONS, Meta, Registration, Store, options_among
+from .watch import Event, Watch
 
 try:
     from lmcache.lmcache_native import Bitmap  # type: ignore[import]
@@ -130,7 +132,8 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
     ``address``, ``prefix`` of all keys, ``ttl`` in seconds, ``max_capacity_gb``: from which on LMCache is to delete; 0,
     the default: the server evicts. ``lookup``: "all", or "prefix": objects behind the first gap count as missing, and
     the server does not look for them. ``lease``: for how many seconds the server keeps what a lookup has found, unless
-    it is unlocked before; default: it does not. ``checksum``: store objects with one, of 8 bytes more, and take one
+    it is unlocked before; default: it does not. ``events``: whether the server tells at once which objects it does not
+    have any more; default: it does. Else a lookup that misses them finds out. ``checksum``: store objects with one, of 8 bytes more, and take one
     whose is wrong for missing. Others are options of a Store.
     """
 
@@ -143,7 +146,11 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
         self._lease = config.get("lease")
         self._checksum = bool(config.get("checksum", False))
         self._corrupt = 0
-        unknown = set(config) - {"address", "prefix", "ttl", "max_capacity_gb", "lookup", "lease", "checksum", *OPTIONS}
+        self._closing = False
+        self._watch: Watch | None = None
+        self._following: threading.Thread | None = None
+        self._names: dict[bytes, Any] = {}  # of what is stored
+        unknown = set(config) - {"address", "prefix", "ttl", "max_capacity_gb", "lookup", "lease", "events", "checksum", *OPTIONS}
         if unknown:
             raise ValueError(f"adapter_params: {', '.join(sorted(unknown))}: no such option of rdmad.lmcache")
         if self._lookup not in ("all", "prefix"):
@@ -159,6 +166,8 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
                 self._lanes.append(_Lane(name, Store(self._address, **options_among(config))))
             self._storing, self._looking, self._loading = self._lanes
             self._register(l1_memory_desc)
+            if config.get("events", True):
+                self._follow(Store(self._address, **options_among(config)))
         except BaseException:
             self.close()
             raise
@@ -174,6 +183,39 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
                 self._registrations.append(lane.store.register((memory.ptr, size)))
             except Error as error:
                 _log.warning("LMCache's arena of %d bytes is not registered: %s", size, error)
+
+    def _follow(self, store: Store) -> None:
+        try:
+            self._watch = store.watch(self._prefix, ("deleted", "expired", "evicted"))
+        except Error as error:
+            store.close()
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            _log.info("%s", error)
+            return
+        self._following = threading.Thread(target=self._listen, args=(self._watch, store), name="rdmad-events", daemon=True)
+        self._following.start()
+
+    def _listen(self, watch: Watch, store: Store) -> None:
+        while not self._closing:
+            try:
+                self._hear(watch.take(1), store)
+            except Error as error:  # of a watch that has ended, too; lookups find out what it would have told
+                if not self._closing:
+                    _log.warning("%s: %s", threading.current_thread().name, error)
+                break
+        store.close()
+
+    def _hear(self, events: Sequence[Event], store: Store) -> None:
+        """Objects of which an event tells may have been stored again since, so the server is asked."""
+        with self._lock:
+            if any(event.key is None for event in events):
+                keys = list(self._stored)
+            else:
+                keys = [self._names[name] for name in {event.key or b"" for event in events} if name in self._names]
+            before = [self._stored.get(key) for key in keys]
+        hits = store.exists_many(self._texts(keys)) if keys else []
+        self._forget([(key, was) for key, was, hit in zip(keys, before, hits) if was and not hit])
 
     def _texts(self, keys: Sequence[Any]) -> list[str]:
         return [self._prefix + key_text(key) for key in keys]
@@ -222,6 +264,7 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
                 size = memoryview(buffer).nbytes
                 sizes.append(0 if key in self._stored else size)  # one that is there takes no more room
                 self._stored[key] = _Stored(size)
+                self._names[(self._prefix + key_text(key)).encode()] = key
         self._notify_keys_stored(list(keys), sizes)
         return L2StoreResult(True, sum(sizes))
 
@@ -260,6 +303,7 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
             for key, was in lost:
                 if self._stored.get(key) is was:
                     del self._stored[key]
+                    self._names.pop((self._prefix + key_text(key)).encode(), None)
                     keys.append(key)
                     sizes.append(was.size)
         if keys:
@@ -350,6 +394,11 @@ class L2Adapter(L2AdapterInterface):  # type: ignore[misc]
                 "objects_corrupt": self._corrupt}
 
     def close(self) -> None:
+        self._closing = True
+        if self._watch:
+            self._watch.close()
+        if self._following:
+            self._following.join()
         for lane in self._lanes:
             lane.close()
         self._lanes = []

@@ -16,6 +16,7 @@ from ._library import Buffer, Key, Memory, address_of, bytes_address, encoded, l
 from ._requests import (AT_ONCE, CHECKSUM, KEEP, Decode, Meta, Pending, Queue, Requests, Ttl, check_sum, checksum_of, condition_of,
                         microseconds, packed, status_error, vector_of, writable)
 from .errors import Conflict, Error, Gone, error_of
+from .watch import Watch
 
 T = TypeVar("T")
 UnderWay = Tuple["Pending[Any]", Decode, Any]  # what its completion is for, and the objects whose memory it uses
@@ -213,8 +214,8 @@ class Store:
         self._version = ctypes.c_uint64()
         self._version_at = ctypes.addressof(self._version)
         self._large: dict[bytes, int] = {}
-        self._address = address
-        self._handle = open_handle(address, options, reconnect)
+        self._address, self._opening = address, (address, options, reconnect)
+        self._handle = open_handle(*self._opening)
 
     def __enter__(self) -> "Store":
         return self
@@ -623,6 +624,11 @@ class Store:
     def keys(self, prefix: Key = b"") -> Iterator[bytes]:
         for key, _ in self.scan(prefix):
             yield key
+
+    def watch(self, prefix: Key = b"", kinds: Iterable[str] | None = None) -> Watch:
+        """Changes of the keys that begin so, by whatever client, as they come. kinds: some of "stored", "deleted",
+        "expired", "evicted" and "ttl"; None: all."""
+        return Watch(open_handle(*self._opening), prefix, kinds)
 
     # Memory
 

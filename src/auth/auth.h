@@ -223,6 +223,8 @@ uint64_t auth_spend(const struct auth_client *client, uint64_t bytes, uint64_t r
 
 /* O(prefixes). */
 bool auth_may(const struct auth_client *client, enum auth_access access, const void *name, size_t length);
+/* Whether there are names that begin with this for which it says yes. */
+bool auth_may_some(const struct auth_client *client, enum auth_access access, const void *prefix, size_t length);
 
 /*
  * table.c: keys and rights together, as they hold at one time; and what one connection has of them. A table does not

@@ -300,6 +300,17 @@ bool auth_may(const struct auth_client *client, enum auth_access access, const v
 	return prefixes->all;
 }
 
+bool auth_may_some(const struct auth_client *client, enum auth_access access, const void *prefix, size_t length)
+{
+	const struct auth_prefixes *prefixes = &client->prefixes[access];
+
+	for (unsigned i = 0; i < prefixes->count; i++)
+		if (memcmp(client->text + prefixes->prefix[i].offset, prefix,
+			   MIN(prefixes->prefix[i].length, length)) == 0)
+			return true;
+	return prefixes->all;
+}
+
 static uint64_t bucket_spend(_Atomic uint64_t *paid, uint64_t used, uint64_t rate, uint64_t now)
 {
 	uint64_t old = atomic_load_explicit(paid, memory_order_relaxed), next;

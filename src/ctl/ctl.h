@@ -86,7 +86,7 @@ static inline bool ctl_option_takes_word(const struct ctl_option *option)
 /* clang-format off */
 #define CTL_FILES(ROW) \
 	ROW(ping) \
-	ROW(kv) ROW(kv_keys) ROW(kv_part) ROW(kv_walk) ROW(kv_move) ROW(kv_import) ROW(kv_run) ROW(hot) \
+	ROW(kv) ROW(kv_keys) ROW(kv_part) ROW(kv_walk) ROW(kv_watch) ROW(kv_move) ROW(kv_import) ROW(kv_run) ROW(hot) \
 	ROW(bench_kv) ROW(bench_blocks) ROW(bench_ping) ROW(bench_sweep) \
 	ROW(bench_channel) ROW(bench_gpu) ROW(bench_peer) \
 	ROW(gpu) ROW(channel_names) ROW(channel) ROW(peer) ROW(peer_groups) \

@@ -3,6 +3,7 @@
 #define RDMAD_SERVICE_INTERNAL_H
 
 #include "service/service.h"
+#include "store/store.h"
 
 #define SERVICES(SERVICE)                                                                                              \
 	SERVICE(WIRE_PING, service_ping)                                                                               \
@@ -25,5 +26,25 @@ static inline void service_warn(const char *room, const struct conn *conn, const
 	conn_get_info(conn, &info);
 	log_warn(room, "%s (%s): %s", info.peer, info.transport, why);
 }
+
+/*
+ * watch.c: changed keys. Zeros at first. Its thread.
+ */
+#define SERVICE_WATCH_TURN 256 /* events in one turn */
+
+struct service_watch {
+	struct store *store;
+	struct store_watcher watcher;
+	bool on;
+};
+
+/* Begins, or ends, to hear of changes; the part is active meanwhile. `fd`: an eventfd by which the thread is woken. 0,
+ * or -ENOMEM: it did not begin. */
+int service_watch_set(struct service_watch *watch, struct service_part *part, struct store *store, int fd, bool wanted);
+/* False: there is none now. */
+bool service_watch_next(struct service_watch *watch, struct store_event *out);
+/* For the part's hooks of these names. */
+bool service_watch_arm(struct service_watch *watch);
+void service_watch_disarm(struct service_watch *watch);
 
 #endif

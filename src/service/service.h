@@ -23,7 +23,7 @@ struct service_shared;
 struct service_slow;
 struct service_hot;
 
-#define SERVICE_COUNTERS 24 /* most of one service */
+#define SERVICE_COUNTERS 32 /* most of one service */
 
 /* What is told apart by its duration: kinds of requests, and beside them large values on their way. */
 enum service_class {

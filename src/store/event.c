@@ -232,9 +232,9 @@ bool store_watch_next(struct store *store, struct store_watcher *w, struct store
 		w->next += slots_of(out->key_len);
 		return true;
 	}
+	*out = (struct store_event){.type = STORE_EVENT_MISSED, .number = head, .missed = head - w->next};
 	w->lost = lost;
 	w->next = head;
-	*out = (struct store_event){.type = STORE_EVENT_MISSED, .number = head};
 	return true;
 }
 

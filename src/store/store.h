@@ -395,6 +395,7 @@ struct store_event {
 	bool timed;      /* of SET and EXPIRY: it has got a time at which it expires */
 	uint64_t number; /* rises, with gaps */
 	uint64_t note;   /* of the put or step that it comes of; 0 of others */
+	uint64_t missed; /* of MISSED: so many events, at most */
 	size_t key_len;  /* 0 of MISSED and FLUSHED */
 	unsigned char key[STORE_KEY_MAX];
 };

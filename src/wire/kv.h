@@ -65,7 +65,10 @@
 	X(FETCH_PIECES, 35, fetch_pieces, "fetch pieces") \
 	/* time, 8 bytes, 0: give it back; key. Reply: the time that was granted, 8 bytes, 0: it is not leased. \
 	 * For servers whose accept has WIRE_LEASES. */ \
-	X(LEASE, 36, lease, "lease")
+	X(LEASE, 36, lease, "lease") \
+	/* nothing; or kinds, 8 bytes, prefix; arg: bytes that the reply may have. Reply: see below. \
+	 * For servers whose accept has WIRE_WATCHES. */ \
+	X(WATCH, 37, watch, "watch")
 /* clang-format on */
 
 /* Times to live are in microseconds: in a request from its execution on, in a reply the rest. 0: does not expire. */
@@ -136,5 +139,34 @@ struct wire_info {
 	uint64_t hits, misses, evictions, expired;
 };
 _Static_assert(sizeof(struct wire_info) == 80, "wire layout");
+
+/*
+ * WATCH: changes of keys that begin with the prefix, as far as the client may read these. One with a body begins a
+ * watch in place of one that there is, and is answered at once: what is changed behind that answer is told of. Kinds of
+ * 0 end it. One without a body is answered when there is something to tell; so the client takes events at its own
+ * speed, and one that is slow misses some. The reply is so many events, at most, as were missed, 8 bytes, and behind
+ * them for each event struct wire_event and the key, padded to 8. Events that are in a reply that tells of missed ones
+ * came behind these. A connection has one watch, and one WATCH of it may wait: where another one begins a watch, or
+ * ends it, the one that waits is answered first.
+ */
+enum wire_event_kind { /* bits */
+		       WIRE_EVENT_STORED = 1,
+		       WIRE_EVENT_DELETED = 2,
+		       WIRE_EVENT_EXPIRED = 4,
+		       WIRE_EVENT_EVICTED = 8,
+		       WIRE_EVENT_TTL = 16, /* it expires at another time, or no more */
+		       WIRE_EVENT_FLUSHED =
+			       32, /* all keys that were there before; it has no key, and comes to watches of DELETED */
+};
+
+struct wire_event {
+	uint32_t kind;
+	uint16_t key_len;
+	uint16_t flags; /* WIRE_EVENT_FRESH */
+};
+#define WIRE_EVENT_FRESH 1u /* of STORED: there was no such key */
+_Static_assert(sizeof(struct wire_event) == 8, "wire layout");
+
+#define WIRE_EVENTS_MIN (8u + (uint32_t)sizeof(struct wire_event) + WIRE_PAD(WIRE_KEY_MAX)) /* arg is at least this */
 
 #endif

@@ -108,9 +108,11 @@ static void use(void *kv)
 	static char space[20000];
 	static const struct iovec pieces[] = {{space, 100}, {space + 100, 9000}, {space + 10000, 5}};
 	unsigned accepted = 0;
+	struct kv_event events[8];
 	uint64_t cursor = 0;
 
 	called = 0;
+	kv_watch(kv, "k", 1, KV_EVENT_ALL);
 	for (unsigned i = 0; i < 8; i++) {
 		accepted += kv_submit_set(kv, "key", 3, "value", 5, done, NULL) == 0;
 		accepted += kv_submit_get(kv, "key", 3, done, NULL) == 0;
@@ -127,6 +129,9 @@ static void use(void *kv)
 	accepted += kv_submit_fetchv(kv, "key", 3, NULL, pieces, 3, result_done, NULL) == 0;
 	kv_scan(kv, &cursor, NULL, 0, 0, key_done, NULL);
 	kv_wait(kv);
+	for (int64_t n; (n = kv_events(kv, events, 8, 0)) > 0;)
+		for (int64_t i = 0; i < n; i++)
+			key_done(NULL, events[i].key, events[i].key_len, &(struct kv_meta){0});
 	REQUIRE(kv_close(kv) == 0);
 	REQUIRE(called == accepted);
 }

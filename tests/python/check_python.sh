@@ -46,7 +46,7 @@ pytest_at() {
 
 keep_special
 for server in "${servers[@]}"; do
-	pytest_at "$server" test_store.py test_aio.py test_channel.py test_caches.py test_lmcache.py
+	pytest_at "$server" test_store.py test_aio.py test_watch.py test_channel.py test_caches.py test_lmcache.py
 done
 server=''
 

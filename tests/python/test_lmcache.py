@@ -6,6 +6,7 @@ import json
 import mmap
 import select
 import threading
+import time
 
 import numpy
 import pytest
@@ -177,6 +178,37 @@ def test_listeners_and_usage(adapter, arena, store):
     assert adapter.get_usage() == {"salt": 2 * BLOCK}
     assert listener.seen == [("stored", keys, [BLOCK] * 4), ("stored", keys[:1], [0]), ("accessed", keys[:2]),
                              ("deleted", keys[1:2]), ("deleted", keys[2:3])]
+
+
+def wait_until(condition):
+    for _ in range(6000):
+        if condition():
+            return
+        time.sleep(0.01)
+    assert condition()
+
+
+def test_events(address, arena, store):
+    """What the server does not have any more is off the account without a lookup; what was stored again stays."""
+    adapter = lmcache.L2Adapter({"address": address, "prefix": "t:"})
+    caller, listener, keys = Caller(adapter), Listener(), keys_of(5)
+    adapter.register_listener(listener)
+    assert caller.store(keys, arena.objects(range(5))).is_successful()
+    store.delete("t:" + lmcache.key_text(keys[1]))
+    store.expire("t:" + lmcache.key_text(keys[2]), 0.001)
+    wait_until(lambda: adapter.get_usage() == {"": 3 * BLOCK})
+    assert sorted(listener.seen[1:], key=str) == sorted([("deleted", keys[1:2]), ("deleted", keys[2:3])], key=str)
+    for _ in range(100):
+        store.delete("t:" + lmcache.key_text(keys[0]))
+        assert caller.store(keys[:1], arena.objects([0])).is_successful()
+    store.delete_prefix("t:")
+    wait_until(lambda: adapter.get_usage().get("", 0) == 0)
+    adapter.close()
+    adapter = lmcache.L2Adapter({"address": address, "prefix": "t:", "events": False})
+    assert Caller(adapter).store(keys, arena.objects(range(5))).is_successful()
+    store.delete_prefix("t:")
+    assert adapter.get_usage() == {"": 5 * BLOCK}
+    adapter.close()
 
 
 def test_list(adapter, arena, store):

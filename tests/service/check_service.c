@@ -520,6 +520,73 @@ START_TEST(test_kv_bad_requests)
 }
 END_TEST
 
+/* What the services do between the group's turns, too. */
+static int serve_turn(void)
+{
+	return conn_pair_turn(&pair) + services_turn(&services);
+}
+
+/* What waits is answered when there is something, or when another takes its place; and nothing else waits for it. */
+START_TEST(test_kv_watch)
+{
+	const uint64_t kinds = WIRE_EVENT_STORED | WIRE_EVENT_DELETED, none = 0;
+	struct wire_event event;
+	unsigned before;
+	struct reply *r;
+
+	connect_kv();
+	r = ask_raw(WIRE_OP_WATCH, 0, WIRE_EVENTS_MIN, &kinds, sizeof(kinds), "k", 1);
+	ck_assert_uint_eq(r->record.status, WIRE_OK);
+	ck_assert_uint_eq(r->record.length, 8);
+	before = got;
+	submit_raw(WIRE_OP_WATCH, 0, WIRE_EVENTS_MIN, NULL, 0, NULL, 0);
+	set("k1", 2, "v", 1);
+	TURN_UNTIL(serve_turn(), got == before + 2);
+	r = &replies[(before + 1) % ARRAY_SIZE(replies)];
+	ck_assert_uint_eq(r->record.op, WIRE_OP_WATCH);
+	ck_assert_uint_eq(r->record.length, 8 + sizeof(event) + 8);
+	memcpy(&event, r->body + 8, sizeof(event));
+	ck_assert_uint_eq(event.kind, WIRE_EVENT_STORED);
+	ck_assert_uint_eq(event.flags, WIRE_EVENT_FRESH);
+	ck_assert_uint_eq(event.key_len, 2);
+	ck_assert_mem_eq(r->body + 8 + sizeof(event), "k1\0\0\0\0\0", 8);
+	before = got;
+	submit_raw(WIRE_OP_WATCH, 0, UINT32_MAX, NULL, 0, NULL, 0);
+	submit_raw(WIRE_OP_WATCH, 0, UINT32_MAX, &none, sizeof(none), NULL, 0);
+	PAIR_UNTIL(&pair, got == before + 2);
+	ck_assert_uint_eq(replies[before % ARRAY_SIZE(replies)].record.length, 8);
+	ck_assert_uint_eq(replies[(before + 1) % ARRAY_SIZE(replies)].record.length, 8);
+	ck_assert_uint_eq(services_count(&services, "kv_watches"), 4);
+	ck_assert_uint_eq(services_count(&services, "kv_events"), 1);
+}
+END_TEST
+
+START_TEST(test_kv_bad_watches)
+{
+	static const char bytes[8 + 4096] = {WIRE_EVENT_STORED};
+	static const struct {
+		bool begun, waits;
+		uint32_t length, most;
+		const char *what;
+	} cases[] = {
+		{false, false, 0, WIRE_EVENTS_MIN, "a watch that goes on, and was not begun"},
+		{true, true, 0, WIRE_EVENTS_MIN, "a second watch that waits"},
+		{true, false, 0, WIRE_EVENTS_MIN - 1, "a watch whose answer has no room for an event"},
+		{false, false, 8, WIRE_EVENTS_MIN - 1, "a watch that begins so"},
+		{false, false, 7, WIRE_EVENTS_MIN, "a watch without kinds"},
+		{false, false, 8 + 4096, WIRE_EVENTS_MIN, "a watch with a prefix too long"},
+	};
+
+	connect_kv();
+	if (cases[_i].begun)
+		ask_raw(WIRE_OP_WATCH, 0, WIRE_EVENTS_MIN, bytes, 8, NULL, 0);
+	if (cases[_i].waits)
+		submit_raw(WIRE_OP_WATCH, 0, WIRE_EVENTS_MIN, NULL, 0, NULL, 0);
+	submit_raw(WIRE_OP_WATCH, 0, cases[_i].most, bytes, cases[_i].length, NULL, 0);
+	assert_cut_off(cases[_i].what);
+}
+END_TEST
+
 START_TEST(test_kv_set_key_lies)
 {
 	static const uint32_t lies[] = {0, 9, 4096, UINT32_MAX};
@@ -963,7 +1030,9 @@ int main(void)
 	tcase_add_test(tc, test_kv_slow);
 	tcase_add_test(tc, test_slow_ends);
 	tcase_add_test(tc, test_kv_store_full);
-	tcase_add_loop_test(tc, test_kv_bad_requests, 0, 31);
+	tcase_add_loop_test(tc, test_kv_bad_requests, 0, 33);
+	tcase_add_test(tc, test_kv_watch);
+	tcase_add_loop_test(tc, test_kv_bad_watches, 0, 6);
 	tcase_add_loop_test(tc, test_kv_set_key_lies, 0, 4);
 	tcase_add_loop_test(tc, test_kv_set_key_lies_behind_others, 0, 4);
 	tcase_add_test(tc, test_kv_answers_roll_over);

@@ -34,6 +34,7 @@ static struct kv *kv_new(const char *server, const struct rdmad_options *options
 static void kv_free(struct kv *kv)
 {
 	kv_queue_free(kv);
+	kv_watch_free(kv);
 	kv_slots_free(kv);
 	kv_pieces_free(kv);
 	free(kv->pushes);
@@ -242,7 +243,7 @@ int kv_arm(void *kv_handle)
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);
-	rc = kv_queue_filled(kv) ? 1 : engine_arm(kv->engine);
+	rc = kv_queue_filled(kv) || kv_watch_filled(kv) ? 1 : engine_arm(kv->engine);
 	kv_leave(kv);
 	return kv_end(kv, rc == 0 && kv->closed ? -ENOTCONN : rc, "kv_arm");
 }

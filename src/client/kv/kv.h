@@ -12,6 +12,7 @@
  *   walk.c        the calls about all keys
  *   batch.c       many keys in one call
  *   queue.c       requests and completions by the array
+ *   watch.c       changes of keys, as the server tells of them
  *   part.c        parts of values, and values that are read and changed in one step
  *   pieces.c      values in several pieces of the caller's memory
  *
@@ -120,6 +121,7 @@ struct kv {
 	uint64_t eager_max, value_max;
 	uint64_t push_max; /* longest value that goes with its message; 0: none beyond what it holds */
 	bool leases;       /* the server has them */
+	bool watches;      /* and watches */
 	struct request *block[KV_SLOTS / KV_BLOCK];
 
 	/* Each small request needs the members above. */
@@ -162,6 +164,7 @@ struct kv {
 	struct deferred deferred;
 	uint32_t finished, *finished_tail; /* slots that the progress thread left to the caller */
 	struct kv_queue *queue;            /* of kv_submit(); NULL: it was not called yet */
+	struct kv_watch *watching;         /* NULL: kv_watch() was not called yet */
 };
 
 /* One request as the caller wants it. Its body is head, key, value. */
@@ -420,6 +423,22 @@ const void *request_arg(const struct request *r);
 /* queue.c: completions wait for kv_done(); and all of it goes, of a handle without requests. */
 bool kv_queue_filled(const struct kv *kv);
 void kv_queue_free(struct kv *kv);
+
+/*
+ * watch.c. Inside, but for the last one.
+ */
+
+/* There is a connection, or room to send: what is to be sent is. */
+void kv_watch_send(struct kv *kv);
+/* An answer to WATCH: as kv_answered(). */
+int kv_watch_answered(struct kv *kv, const struct wire_record *record, const char *body);
+/* The connection has ended; the watch goes on with the next one. */
+void kv_watch_end(struct kv *kv);
+/* The caller's turn behind one of the progress thread. */
+void kv_watch_deliver(struct kv *kv);
+/* Events, or the watch's end, wait for kv_events(). */
+bool kv_watch_filled(const struct kv *kv);
+void kv_watch_free(struct kv *kv);
 
 /*
  * wait.c. Inside. One rule for all waits: too long is a time in which no answer came and no byte of a large value

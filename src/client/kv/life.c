@@ -23,10 +23,12 @@ static void take_granted(struct kv *kv)
 	kv->value_max = conn_granted(kv->conn)->value_max;
 	kv_pushes_init(kv, conn_granted(kv->conn)->push_max);
 	kv->leases = conn_granted(kv->conn)->flags & WIRE_LEASES;
+	kv->watches = conn_granted(kv->conn)->flags & WIRE_WATCHES;
 	kv->transport = conn_transport(kv->conn)->name;
 	kv->leaving = kv->spared = kv->closed = kv->ending = false;
 	kv->lost = 0;
 	kv->taking = true;
+	kv_watch_send(kv);
 }
 
 static struct wire_request kv_request(const struct kv *kv)
@@ -53,6 +55,7 @@ static void kv_writable(struct conn *conn)
 	struct kv *kv = conn_context(conn);
 
 	kv_large_writable(kv);
+	kv_watch_send(kv);
 	if (kv->wants_room)
 		engine_rouse(kv->engine);
 	kv->wants_room = false;
@@ -109,6 +112,7 @@ static void kv_closed(struct conn *conn, int error, const char *reason)
 	kv->conn = NULL;
 	kv->taking = false;
 	kv_large_end(kv);
+	kv_watch_end(kv);
 	rejoin_later(kv);
 	kv_slots_end(kv);
 }

@@ -147,6 +147,7 @@ static const struct {
 	[WIRE_OP_FETCH_PIECES] = {SIZE_INTO, sizeof(struct kv_fetch_head), sizeof(struct wire_whole), request_large,
 				  decode_part},
 	[WIRE_OP_LEASE] = {SIZE_NONE, NUMBER, NUMBER, NULL, decode_number},
+	[WIRE_OP_WATCH] = {SIZE_KEYLESS, 0, 0, NULL, NULL}, /* watch.c */
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 
@@ -155,6 +156,8 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 	struct kv *kv = conn_context(conn);
 	struct request *r;
 
+	if (unlikely(record->op == WIRE_OP_WATCH))
+		return kv_watch_answered(kv, record, body);
 	if (unlikely(record->id % KV_SLOTS >= kv->slots))
 		return -EPROTO;
 	r = kv_slot(kv, record->id);

@@ -184,6 +184,7 @@ static void kv_slots_deliver(struct deferred *deferred)
 		kv_request_finish(kv, r, r->status, r->value, r->value_len);
 		value_release(copy);
 	}
+	kv_watch_deliver(kv);
 	if (kv->ended || kv->closed)
 		requests_finish(kv);
 }

@@ -466,6 +466,48 @@ int64_t kv_done(RDMAD_KV_ANY *kv_handle, struct kv_completion *completions, size
 int kv_cancel_tag(RDMAD_KV_ANY *kv_handle, uint64_t tag);
 
 /*
+ * Changes of keys, by whatever client or the server itself, for programs that keep copies of values or of what is
+ * there. See rdmad_kv_watch(3).
+ */
+enum kv_event_kind {
+	KV_EVENT_STORED = 1, /* written */
+	KV_EVENT_DELETED = 2,
+	KV_EVENT_EXPIRED = 4,
+	KV_EVENT_EVICTED = 8, /* to make room */
+	KV_EVENT_TTL = 16,    /* it expires at another time, or no more */
+	KV_EVENT_ALL = 31,
+
+	/* Not to be asked for: all keys were deleted, told to those that watch KV_EVENT_DELETED; */
+	KV_EVENT_FLUSHED = 32,
+	/* from here on all is told: the watch has begun, or went on after the connection was made again; */
+	KV_EVENT_BEGAN = 64,
+	/* events are missing here, as the program took them too slowly. */
+	KV_EVENT_MISSED = 128
+};
+
+struct kv_event {
+	enum kv_event_kind kind;
+	bool fresh;      /* of KV_EVENT_STORED: there was no such key */
+	const void *key; /* NULL of those that are not to be asked for */
+	size_t key_len;
+	uint64_t missed; /* of KV_EVENT_MISSED: so many events, at most */
+};
+
+/* Watch the keys that begin with the prefix (length 0: all), as far as the client may read them: kinds of events,
+ * KV_EVENT_STORED | KV_EVENT_DELETED ...; 0 ends it. A handle has one watch; another takes its place, and events of the
+ * former that were not taken are dropped. Does not wait: KV_EVENT_BEGAN says when the server watches. -EOPNOTSUPP: the
+ * server is an older one. */
+int kv_watch(RDMAD_KV_ANY *kv_handle, const void *prefix, size_t prefix_len, unsigned kinds);
+
+/* Send what was submitted, and take up to `count` events; while there is none, wait up to timeout_us (0: do not wait,
+ * UINT64_MAX: for ever). Their keys are valid until the handle's next kv_events or kv_watch. Events of one key come in
+ * the order of its changes. What is read behind an event is no older than it.
+ *
+ * Returns how many; 0 after the timeout; -EACCES: the client has no right to read such keys, or has lost it, and the
+ * watch has ended; -EINVAL: there is none; -ENOTCONN. */
+int64_t kv_events(RDMAD_KV_ANY *kv_handle, struct kv_event *events, size_t count, uint64_t timeout_us);
+
+/*
  * Registered memory. The server's device reads values from 4 KiB on from the caller's memory, and writes them there.
  * Such memory has to be registered, which takes microseconds to milliseconds. Memory that the program has not
  * registered by these calls is registered for each request.

@@ -326,6 +326,7 @@ void kv_gate_writable(struct conn *conn)
 		agent_leaves(agent);
 	else
 		kv_rendezvous_writable(conn);
+	kv_watch_writable(agent);
 }
 
 /* All whose time has come; each once. */
@@ -390,16 +391,15 @@ int kv_gate_init(struct kv_thread *thread)
 {
 	struct kv_log *log = log_of(thread);
 
-	thread->event = -1;
 	thread->committed = UINT64_MAX;
 	list_init(&thread->waiting);
 	list_init(&thread->waiters);
 	list_init(&thread->node);
-	if (!kv_log_keeps(log))
-		return 0;
 	thread->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (thread->event < 0)
-		return log_fail(-errno, "kv", "cannot make an event for the log: %m");
+		return log_fail(-errno, "kv", "cannot make an event for the log and for changes of keys: %m");
+	if (!kv_log_keeps(log))
+		return 0;
 	if (kv_log_gates(log))
 		thread->committed = kv_log_durable(log);
 	kv_log_join(log, thread);
@@ -409,10 +409,9 @@ int kv_gate_init(struct kv_thread *thread)
 void kv_gate_clear(struct kv_thread *thread)
 {
 	must(none_waits(thread));
-	if (thread->event >= 0) {
+	if (kv_log_keeps(log_of(thread)))
 		kv_log_leave(log_of(thread), thread);
-		close(thread->event);
-	}
+	close(thread->event);
 	while (thread->free_chunks) {
 		struct kv_chunk *chunk = thread->free_chunks;
 
@@ -455,7 +454,7 @@ int kv_thread_progress(struct service_part *part)
 	kv_hold_turn(thread);
 	kv_again_turn(thread);
 	kv_lease_turn(thread);
-	return n;
+	return n + kv_watch_turn(thread);
 }
 
 uint64_t kv_thread_deadline(const struct service_part *part)
@@ -475,7 +474,7 @@ bool kv_thread_arm(struct service_part *part)
 	atomic_store(&thread->ring_sleeps, thread->waits_for_ring);
 	if (ring_got_on(thread))
 		return false;
-	return none_waits(thread) || (!thread->wants && !log_got_on(thread));
+	return (none_waits(thread) || (!thread->wants && !log_got_on(thread))) && service_watch_arm(&thread->watch);
 }
 
 void kv_thread_disarm(struct service_part *part)
@@ -484,4 +483,5 @@ void kv_thread_disarm(struct service_part *part)
 
 	atomic_store_explicit(&thread->sleeps, false, memory_order_relaxed);
 	atomic_store_explicit(&thread->ring_sleeps, false, memory_order_relaxed);
+	service_watch_disarm(&thread->watch);
 }

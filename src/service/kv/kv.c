@@ -37,7 +37,7 @@ static enum wire_reason kv_admit(struct service_part *part, const struct service
 	grant->eager_max = WIRE_EAGER_MAX;
 	grant->value_max = *detail;
 	grant->push_max = (uint32_t)push_max_of(shared, way);
-	grant->flags |= WIRE_LEASES;
+	grant->flags |= WIRE_LEASES | WIRE_WATCHES;
 	grant->pieces = (uint16_t)MIN(WIRE_PIECES_MAX, conn_group_attr(way->group)->transfers);
 	return WIRE_REASON_NONE;
 }
@@ -51,6 +51,7 @@ static int kv_thread_init(struct service_part *part)
 	list_init(&thread->keeping);
 	thread->keeping_until = TIME_NEVER;
 	list_init(&thread->leasing);
+	list_init(&thread->watching);
 	thread->leased_until = TIME_NEVER;
 	return kv_gate_init(thread);
 }
@@ -76,6 +77,7 @@ static void *kv_agent_new(struct service_part *part, const struct service_way *w
 	list_init(&agent->again);
 	list_init(&agent->keeping);
 	list_init(&agent->leasing);
+	list_init(&agent->watching);
 	agent->arena = kv_shared_region(part->shared, way);
 	agent->push_max = push_max_of(part->shared, way);
 	return agent;
@@ -123,6 +125,9 @@ static const char *const counters[] = {
 	[KV_COUNT_OVER_QUOTA] = "kv_over_quota",
 	[KV_COUNT_LEASES_REFUSED] = "kv_leases_refused",
 	[KV_COUNT_LEASES_EXPIRED] = "kv_leases_expired",
+	[KV_COUNT_WATCHES] = "kv_watches",
+	[KV_COUNT_EVENTS] = "kv_events",
+	[KV_COUNT_EVENTS_MISSED] = "kv_events_missed",
 	COUNTS(NAME_OF)
 	[COUNT_END] = NULL,
 };
@@ -183,6 +188,7 @@ static const struct operation {
 	[WIRE_OP_FETCH_PIECES] = {kv_serve_fetch, BODY(PART + 1 + REMOTE, PART + KEY + PIECES), VARIABLE, COUNT_GETS,
 				  PART, .key_arg = true},
 	[WIRE_OP_LEASE] = {kv_serve_lease, BODY(NUMBER + 1, NUMBER + KEY), NUMBER, COUNT_LEASES, NUMBER},
+	[WIRE_OP_WATCH] = {kv_serve_watch, BODY(0, NUMBER + KEY), VARIABLE, KV_COUNT_WATCHES, AT_NONE},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 _Static_assert(CONN_AHEAD <= STORE_AHEAD, "the store looks as far ahead as a connection");
@@ -298,7 +304,7 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 	rc = kv_gate_admit(conn, agent, request, writes(op, request, body));
 	if (rc != 1)
 		return rc;
-	if (agent->beside & KV_BESIDE_AGAIN && request->op != WIRE_OP_GET_INTO)
+	if (agent->beside & KV_BESIDE_AGAIN && request->op != WIRE_OP_GET_INTO && request->op != WIRE_OP_WATCH)
 		kv_again_given_up(agent, request->id);
 	if (agent->beside & KV_BESIDE_AGAIN && has_key(op) && writes(op, request, body))
 		kv_again_before_write(agent, body + op->key_at, key_length(op, request));
@@ -339,7 +345,7 @@ static int kv_agent_record(struct conn *conn, const struct wire_record *request,
 	must(service_part_is_mine(&agent->thread->part));
 	if (unlikely(!op))
 		return -EPROTO;
-	if (unlikely(agent->thread->part.slow))
+	if (unlikely(agent->thread->part.slow) && request->op != WIRE_OP_WATCH) /* which waits */
 		return carry_out_timed(conn, agent, op, request, body);
 	return carry_out_at_all(conn, agent, op, request, body);
 }
@@ -461,6 +467,7 @@ static void kv_agent_revised(struct conn *conn)
 	agent->beside &= ~(unsigned)KV_BESIDE_RIGHTS;
 	agent->beside |= auth_has_all(conn_client(conn)) ? 0 : KV_BESIDE_RIGHTS;
 	agent->owner = kv_owner_of(agent->thread->part.shared, conn_client(conn));
+	kv_watch_revised(agent);
 }
 
 static void kv_agent_closed(struct conn *conn, int error, const char *reason)
@@ -472,6 +479,7 @@ static void kv_agent_closed(struct conn *conn, int error, const char *reason)
 	kv_gate_close(agent);
 	kv_again_close(agent);
 	kv_lease_close(agent);
+	kv_watch_close(agent);
 	kv_rendezvous_close(agent);
 	free(agent->slow);
 	free(agent);

@@ -9,6 +9,7 @@
  *   rendezvous.c  large values
  *   again.c    gets that are asked again, in the place that they had
  *   lease.c    values that clients want to find again
+ *   watch.c    changed keys, for clients that ask
  *   owner.c    how much of the store each client may fill
  *   hold.c     how much memory those under way may hold
  *   gate.c     answers that wait until what they tell of is on disk
@@ -49,6 +50,7 @@ struct kv_log;
 struct kv_chunk;
 struct kv_owners;
 struct kv_slow;
+struct kv_watch;
 
 struct kv_agent;
 
@@ -69,8 +71,8 @@ struct kv_lease_limits {
 	_Atomic uint64_t bytes;
 };
 
-/* What the workers share. Constant but for the store, which has its own locks, and the numbers of `hold` and
- * `leases`. */
+/* What the workers share. Constant but for the store, which has its own locks, the numbers of `hold` and
+ * `leases`, and `watches`. */
 struct kv_shared {
 	struct store *store;
 	struct kv_log *log; /* NULL: no directory, or nothing goes there */
@@ -82,6 +84,7 @@ struct kv_shared {
 	uint64_t ahead;     /* most room that is made by eviction for bytes that are not here yet, of one value */
 	struct kv_hold hold;
 	struct kv_lease_limits leases;
+	_Atomic uint64_t watches; /* how many there are */
 	/* The arena as registered in each domain; a domain without has no large values. */
 	struct kv_region {
 		struct fabric_domain *domain;
@@ -103,6 +106,9 @@ enum kv_count {
 	KV_COUNT_OVER_QUOTA,
 	KV_COUNT_LEASES_REFUSED,
 	KV_COUNT_LEASES_EXPIRED,
+	KV_COUNT_WATCHES, /* it waits, which is not a request's time */
+	KV_COUNT_EVENTS,
+	KV_COUNT_EVENTS_MISSED,
 	KV_COUNT_OPERATIONS,
 };
 
@@ -119,6 +125,9 @@ struct kv_thread {
 	struct list leasing;   /* agents that have leases */
 	uint64_t leased_until; /* the first lease's end, or before it */
 
+	struct service_watch watch;
+	struct list watching; /* agents */
+
 	/* The gate's. What an answer tells of that has a higher number than `committed` waits. */
 	uint64_t committed;       /* UINT64_MAX: nothing does, but for a client that asks for it */
 	_Atomic int refused;      /* writes are, with this error: written by the log's thread. 0: they are not */
@@ -130,7 +139,7 @@ struct kv_thread {
 	bool look;                /* at all that waits, whatever was seen */
 	bool seen_failed;         /* kv_log_failed() */
 	uint64_t seen;            /* and kv_log_durable(), when they were looked at last */
-	int event;                /* by which the log's thread wakes this one */
+	int event;                /* by which the log's thread, and changes of keys, wake this one */
 	struct list waiting;      /* agents */
 	struct list waiters;      /* of other services */
 	_Atomic uint64_t held;    /* answers and transfers of theirs, for figures */
@@ -154,11 +163,13 @@ struct kv_agent {
 	uint64_t kept;                     /* bytes */
 	struct kv_leases *leases;          /* NULL: it has none */
 	struct list leasing;               /* in the thread's list, while it has some */
+	struct kv_watch *watch;            /* NULL: it watches nothing */
+	struct list watching;              /* in the thread's list, while it does */
 	uint64_t waits_for;                /* KV_BESIDE_WAIT: hold.ended after which it has waited long enough */
 	struct kv_slow *slow;              /* slow.c: NULL until requests are timed */
 
 	/* The gate's. */
-	struct conn *conn;             /* of what waits */
+	struct conn *conn;             /* of what waits, also for changes of keys */
 	struct list waiting;           /* in the thread's list, while anything waits */
 	struct kv_chunk *first, *last; /* answers, in their order */
 	unsigned chunks, held_answers;
@@ -201,6 +212,7 @@ kv_serve_fn kv_serve_scan, kv_serve_flush, kv_serve_info; /* scan.c */
 kv_serve_fn kv_serve_fetch, kv_serve_edit;                /* part.c */
 kv_serve_fn kv_serve_set_from;                            /* rendezvous.c */
 kv_serve_fn kv_serve_lease;                               /* lease.c */
+kv_serve_fn kv_serve_watch;                               /* watch.c */
 
 /*
  * store.c: the store and its arena. Main thread, but for the regions.
@@ -501,6 +513,15 @@ uint64_t kv_lease_bytes(const struct kv_lease_limits *limits);
 void kv_lease_turn(struct kv_thread *thread);
 /* The connection's end: its leases end, too. */
 void kv_lease_close(struct kv_agent *agent);
+
+/*
+ * watch.c
+ */
+int kv_watch_turn(struct kv_thread *thread); /* how many events there were */
+void kv_watch_writable(struct kv_agent *agent);
+/* The client's rights are others now: what it may not read any more it is not told of. */
+void kv_watch_revised(struct kv_agent *agent);
+void kv_watch_close(struct kv_agent *agent);
 
 /*
  * gate.c

@@ -436,6 +436,7 @@ void kv_shared_status(const void *of, struct service_report *report)
 		report->number(report, numbers[i].name, *(uint64_t *)((char *)&stats + numbers[i].offset));
 	report->number(report, "transfer_bytes", kv_hold_bytes(&shared->hold));
 	report->number(report, "leased_bytes", kv_lease_bytes(&shared->leases));
+	report->number(report, "watches", atomic_load(&shared->watches));
 	report->end(report);
 	kv_owners_report(shared, report);
 	if (shared->log)
@@ -468,4 +469,5 @@ void kv_shared_resources(const void *of, struct service_report *report)
 	report->number(report, "store_used_bytes", stats.bytes_used);
 	report->number(report, "transfer_bytes", shared ? kv_hold_bytes(&shared->hold) : 0);
 	report->number(report, "leased_bytes", shared ? kv_lease_bytes(&shared->leases) : 0);
+	report->number(report, "watches", shared ? atomic_load(&shared->watches) : 0);
 }

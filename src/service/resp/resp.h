@@ -152,8 +152,7 @@ struct resp_thread {
 	struct resp_note kill; /* CLIENT KILL has marked clients of it */
 	bool killing;          /* and that was posted; under shared->lock */
 	struct resp_tracks *tracks;
-	struct store_watcher watcher;
-	bool watching;
+	struct service_watch watch;
 	unsigned listeners; /* subscriptions of its clients by which they may hear of keys */
 	struct list node;   /* in shared->threads */
 };

@@ -137,7 +137,7 @@ static void resp_thread_clear(struct service_part *part)
 {
 	struct resp_thread *thread = container_of(part, struct resp_thread, part);
 
-	must(thread->pins.count == 0 && !thread->watching);
+	must(thread->pins.count == 0 && !thread->watch.on);
 	pthread_mutex_lock(&thread->shared->lock);
 	list_del(&thread->node);
 	pthread_mutex_unlock(&thread->shared->lock);

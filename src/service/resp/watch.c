@@ -7,7 +7,6 @@
  */
 #include "service/resp/resp.h"
 
-#define EVENTS_TURN 256  /* in one turn */
 #define CHANNELS "__key" /* with which the names of their channels begin */
 
 /* The classes of Redis, by bits in the order in which it names them. Those of types that rdmad lacks are never told. */
@@ -190,22 +189,8 @@ bool resp_watch_hears(const char *channel, size_t len, bool pattern)
 
 int resp_watch_review(struct resp_thread *thread)
 {
-	bool wanted = thread->listeners || resp_tracks_any(thread);
-	int rc;
-
-	if (wanted == thread->watching)
-		return 0;
-	if (wanted) {
-		rc = store_watch_begin(thread->store, &thread->watcher, thread->mailbox.event);
-		if (rc != 0)
-			return rc;
-		service_part_join(&thread->part);
-	} else {
-		store_watch_end(thread->store, &thread->watcher);
-		service_part_leave(&thread->part);
-	}
-	thread->watching = wanted;
-	return 0;
+	return service_watch_set(&thread->watch, &thread->part, thread->store, thread->mailbox.event,
+				 thread->listeners || resp_tracks_any(thread));
 }
 
 int resp_watch_turn(struct service_part *part)
@@ -214,7 +199,7 @@ int resp_watch_turn(struct service_part *part)
 	struct store_event event;
 	int n = 0;
 
-	for (; thread->watching && n < EVENTS_TURN && store_watch_next(thread->store, &thread->watcher, &event); n++) {
+	for (; n < SERVICE_WATCH_TURN && service_watch_next(&thread->watch, &event); n++) {
 		unsigned flags = atomic_load_explicit(&thread->shared->notify, memory_order_relaxed);
 
 		resp_track_event(thread, &event);
@@ -228,14 +213,10 @@ int resp_watch_turn(struct service_part *part)
 
 bool resp_watch_arm(struct service_part *part)
 {
-	struct resp_thread *thread = container_of(part, struct resp_thread, part);
-
-	return store_watch_sleep(thread->store, &thread->watcher);
+	return service_watch_arm(&container_of(part, struct resp_thread, part)->watch);
 }
 
 void resp_watch_disarm(struct service_part *part)
 {
-	struct resp_thread *thread = container_of(part, struct resp_thread, part);
-
-	store_watch_rise(thread->store, &thread->watcher);
+	service_watch_disarm(&container_of(part, struct resp_thread, part)->watch);
 }
