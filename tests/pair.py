@@ -356,8 +356,8 @@ def doctor(fault, furthest, number):
 def diagnosed(fault, load):
     """Doctor towards the daemon: over a link that is well, one that loses frames from 4096 bytes on, and one that is cut."""
     ends = end_load(fault, load)
-    longest = "message of 1048552 B"
-    doctor(fault, {"tcp": longest, "rdma": longest}, None)
+    last = "load"
+    doctor(fault, {"tcp": last, "rdma": last}, None)
     run("b", "modprobe", "-a", "sch_ingress", "cls_u32", "act_gact")
     run("b", "tc", "qdisc", "add", "dev", "eth0", "ingress")
     # A bit of the length in the head of IPv4.

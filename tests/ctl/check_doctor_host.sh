@@ -12,7 +12,7 @@ found() {
 }
 # reaches TRANSPORT STAGE
 reaches() { json ".paths[] | select(.transport == \"$1\") | .furthest == \"$2\"" "$1 does not come as far as $2"; }
-last="message of 1048552 B"
+last=load # two seconds of messages, behind the longest
 
 doctor() { expect "$1" doctor --config "$dir/rdmad.conf" --json "${@:2}"; }
 
@@ -20,8 +20,10 @@ test_tcp() {
 	local at=${servers[0]}
 	doctor 0 "$at"
 	reaches tcp "$last" && json '.paths[] | select(.transport == "tcp") | .largest_bytes == 1048552' "the largest that works"
+	json '[.paths[] | select(.transport == "tcp").stages[]] | .[-2].stage == "message of 1048552 B" and .[-1].verified and
+		(.[-1].figures | capture("^(?<n>[0-9]+) messages of 65536 B in (?<s>[0-9.]+) s$") | (.n | tonumber) > 0 and (.s | tonumber) >= 2)' "the load"
 	json '[.paths[] | select(.transport == "tcp").stages[] | .stage][:4] == ["name", "connect", "handshake", "message of 64 B"]' "stages"
-	expect 0 doctor --config "$dir/rdmad.conf" "$at" && says 'by tcp: furthest stage verified: message of 1048552 B' "as text"
+	expect 0 doctor --config "$dir/rdmad.conf" "$at" && says 'by tcp: furthest stage verified: load' "as text"
 	doctor 2 tcp://127.0.0.1:1 && found 4002 'sport = :1' && reaches tcp name
 	doctor 2 tcp://nosuchhost.invalid && found 4001 'getent hosts nosuchhost.invalid' && reaches tcp nothing
 	expect 3 ping tcp://127.0.0.1:1 --json && json '.error.id == "RD-6001"' "an error with its number" && complains 'explain RD-6001'
@@ -36,6 +38,41 @@ while True: s.accept()[0].close()' >"$dir/port" &
 	clients=($!)
 	wait_for "a stranger" test -s "$dir/port"
 	doctor 2 "tcp://127.0.0.1:$(<"$dir/port")" && found 4004 'tcp to' && reaches tcp connect
+	kill "${clients[0]}" && wait "${clients[0]}" 2>/dev/null
+	clients=()
+}
+
+# On the way connections end that carry much: a ping of any length comes back, and a load does not.
+test_load() {
+	local at=${servers[0]}
+	rm -f "$dir/port"
+	python3 - "${at##*:}" >"$dir/port" <<-'END' &
+	import socket, sys, threading
+	MOST = 8 << 20
+	def carry(a, b):
+	    left = MOST
+	    try:
+	        while left > 0 and (data := a.recv(65536)):
+	            b.sendall(data)
+	            left -= len(data)
+	    except OSError:
+	        pass
+	    for s in a, b:
+	        try:
+	            s.shutdown(socket.SHUT_RDWR)
+	        except OSError:
+	            pass
+	s = socket.create_server(("127.0.0.1", 0))
+	print(s.getsockname()[1], flush=True)
+	while True:
+	    a, b = s.accept()[0], socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+	    for way in (a, b), (b, a):
+	        threading.Thread(target=carry, args=way, daemon=True).start()
+	END
+	clients=($!)
+	wait_for "a way" test -s "$dir/port"
+	doctor 2 "tcp://127.0.0.1:$(<"$dir/port")" && found 4012 'tcp: ' && found 4012 'rdmactl doctor 127.0.0.1, again'
+	reaches tcp "message of 1048552 B"
 	kill "${clients[0]}" && wait "${clients[0]}" 2>/dev/null
 	clients=()
 }
@@ -167,6 +204,7 @@ if [[ ${RDMAD_GUEST_ADDR-} ]]; then
 fi
 test_tcp
 test_stranger
+test_load
 test_port
 stop_daemon
 test_short_messages

@@ -5,10 +5,17 @@
 #include "ctl/doctor/doctor.h"
 #include "rdmad/ping.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define STAGE_LIMIT (5 * TIME_S) /* unless --timeout says less */
+
+/* Messages of a while, in which the ports' counters of errors are watched: D20. */
+#define LOAD "load" /* the stage's name */
+#define LOAD_TIME (2 * TIME_S)
+#define LOAD_SIZE 65536u
+#define LOAD_DEPTH 4u
 
 /* Of pings. The last is the longest that there is: 1 MiB with its head. */
 static const uint32_t sizes[] = {64, 4096, 65536, RDMAD_PING_SIZE_MAX};
@@ -110,20 +117,29 @@ static bool is_refusal(int error)
 	       error == -EMSGSIZE || error == -EOPNOTSUPP || error == -ENOKEY || error == -EKEYREJECTED;
 }
 
-/* Open one, send and receive: -errno, with the stage that failed. */
-static int ping_once(struct path *path, uint32_t size, uint64_t *rtt)
+/* `limit`: of each message. */
+static int open_ping(const struct path *path, struct rdmad_ping_options options, uint64_t limit,
+		     struct rdmad_ping **out)
 {
-	struct rdmad_ping_options options = {.size = size, .count = 1, .verify = true};
-	char url[320], stage[64];
-	struct rdmad_ping *ping;
-	int rc;
+	char url[320];
 
 	snprintf(url, sizeof(url), strchr(path->address.host, ':') ? "%s://[%s]:%u" : "%s://%s:%u", path->transport,
 		 path->address.host, path->address.port);
 	ctl_library_options(&options.common);
 	options.common.require_rdma = false;
-	options.common.connect_timeout_us = options.common.timeout_us = stage_limit() / TIME_US;
-	rc = rdmad_ping_open(url, &options, &ping);
+	options.common.connect_timeout_us = stage_limit() / TIME_US;
+	options.common.timeout_us = limit / TIME_US;
+	return rdmad_ping_open(url, &options, out);
+}
+
+/* Open one, send and receive: -errno, with the stage that failed. */
+static int ping_once(struct path *path, uint32_t size, uint64_t *rtt)
+{
+	struct rdmad_ping *ping;
+	char stage[64];
+	const struct rdmad_ping_options options = {.size = size, .count = 1, .verify = true};
+	int rc = open_ping(path, options, stage_limit(), &ping);
+
 	if (rc != 0 && !path->largest) {
 		if (is_refusal(rc) && strcmp(path->transport, scheme_rdma) == 0)
 			stage_verified(path, "connect", "the other end answers");
@@ -151,6 +167,32 @@ static int ping_once(struct path *path, uint32_t size, uint64_t *rtt)
 	return rc;
 }
 
+static void walk_load(struct path *path)
+{
+	const struct rdmad_ping_options options = {.size = LOAD_SIZE, .depth = LOAD_DEPTH, .verify = true};
+	uint64_t began = time_now(), sent = 0, received = 0, rtt;
+	struct rdmad_ping *ping;
+	int rc = open_ping(path, options, ctl.timeout, &ping); /* a slow way is no fault */
+	bool open = rc == 0;
+
+	while (rc == 0 && (time_now() - began < LOAD_TIME || received < sent)) {
+		if (time_now() - began < LOAD_TIME && sent - received < LOAD_DEPTH) {
+			rc = rdmad_ping_send(ping);
+			sent += rc == 0;
+		} else {
+			rc = rdmad_ping_receive(ping, &rtt);
+			received += rc == 0;
+		}
+	}
+	if (rc == 0)
+		stage_verified(path, LOAD, "%" PRIu64 " messages of %u B in %.1f s", received, LOAD_SIZE,
+			       (double)(time_now() - began) / (double)TIME_S);
+	else
+		stage_failed(path, LOAD, rc, rdmad_error());
+	if (open)
+		rdmad_ping_close(ping);
+}
+
 static void walk_pings(struct path *path)
 {
 	uint64_t rtt;
@@ -160,6 +202,7 @@ static void walk_pings(struct path *path)
 			return;
 		path->largest = sizes[i];
 	}
+	walk_load(path);
 }
 
 /* All addresses of the name: the first one to which its first stages go decides. */
@@ -225,6 +268,10 @@ static void judge(struct path *path, const struct path *other)
 
 	if (!path->error)
 		return;
+	if (strcmp(path->failed, LOAD) == 0) {
+		finding_add(path->d, 4012, NAMES("HOST", path->address.host), "%s: %s", path->transport, path->why);
+		return;
+	}
 	if (path->largest) {
 		judge_sizes(path);
 		return;
