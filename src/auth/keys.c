@@ -191,7 +191,9 @@ int auth_keys_append(const char *path, const char *name, struct auth_key *out)
 	if (fd < 0 || flock(fd, LOCK_EX) != 0) {
 		rc = -errno;
 		log_error("auth", "%s: %s", path,
-			  rc == -ELOOP ? "it is a symbolic link: name the file itself" : strerror(-rc));
+			  rc == -ELOOP    ? "it is a symbolic link: name the file itself"
+			  : rc == -ENOENT ? "its directory is not there: mkdir -m 755 -p makes it"
+					  : strerror(-rc));
 	} else {
 		errno = 0;
 		rc = append_locked(fd, path, name, out);

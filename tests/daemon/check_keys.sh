@@ -28,6 +28,7 @@ test_keys() {
 	grep -q "$(cut -d: -f4 "$dir/app.key")" "$dir/out" && fail "key list tells a key"
 	ends 2 "no name of a client" "$rdmactl" key new 'a b'
 	ends 0 "rdmad1:" "$rdmactl" key new other
+	ends 4 "its directory is not there: mkdir" "$rdmactl" key new other --into "$dir/none/keys"
 	"$rdmactl" --quiet key new stranger >"$dir/stranger.key"
 	ends 0 '"name":"lab"' "$rdmactl" --json key resp "$dir/keys" lab
 	password=$(jq -r .password "$dir/out")
