@@ -7,8 +7,9 @@
  */
 #include "service/resp/resp.h"
 
-#define EVENTS_TURN 256  /* in one turn */
-#define CHANNELS "__key" /* with which the names of their channels begin */
+#define EVENTS_TIME (4 * TIME_MS) /* that one turn has for them, */
+#define EVENTS_LOOK 256           /* with a look at the clock after so many */
+#define CHANNELS "__key"          /* with which the names of their channels begin */
 
 /* The classes of Redis, by bits in the order in which it names them. Those of types that rdmad lacks are never told. */
 static const char classes[] = "g$lshzxetdnKE";
@@ -212,9 +213,13 @@ int resp_watch_turn(struct service_part *part)
 {
 	struct resp_thread *thread = container_of(part, struct resp_thread, part);
 	struct store_event event;
+	uint64_t began = time_now();
 	int n = 0;
 
-	for (; thread->watching && n < EVENTS_TURN && store_watch_next(thread->store, &thread->watcher, &event); n++) {
+	/* All that there are, as far as it goes: the commands of one turn may cause many. */
+	for (; thread->watching && (n % EVENTS_LOOK || time_now() - began < EVENTS_TIME) &&
+	       store_watch_next(thread->store, &thread->watcher, &event);
+	     n++) {
 		unsigned flags = atomic_load_explicit(&thread->shared->notify, memory_order_relaxed);
 
 		resp_track_event(thread, &event);
