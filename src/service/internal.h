@@ -30,18 +30,18 @@ static inline void service_warn(const char *room, const struct conn *conn, const
 /*
  * watch.c: changed keys. Zeros at first. Its thread.
  */
-#define SERVICE_WATCH_TURN 256 /* events in one turn */
-
 struct service_watch {
 	struct store *store;
 	struct store_watcher watcher;
+	unsigned count; /* of events in this turn, which ends by time */
+	uint64_t end;
 	bool on;
 };
 
 /* Begins, or ends, to hear of changes; the part is active meanwhile. `fd`: an eventfd by which the thread is woken. 0,
  * or -ENOMEM: it did not begin. */
 int service_watch_set(struct service_watch *watch, struct service_part *part, struct store *store, int fd, bool wanted);
-/* False: there is none now. */
+/* False: there is none now, or the turn took long enough: the next call begins another. */
 bool service_watch_next(struct service_watch *watch, struct store_event *out);
 /* For the part's hooks of these names. */
 bool service_watch_arm(struct service_watch *watch);

@@ -4,6 +4,9 @@
  */
 #include "service/internal.h"
 
+#define TURN_TIME (4 * TIME_MS)
+#define TURN_LOOK 64 /* events between two looks at the clock */
+
 int service_watch_set(struct service_watch *watch, struct service_part *part, struct store *store, int fd, bool wanted)
 {
 	int rc = 0;
@@ -25,9 +28,27 @@ int service_watch_set(struct service_watch *watch, struct service_part *part, st
 	return 0;
 }
 
+/* The commands of one turn may cause thousands of events, and each is looked at for many clients: time bounds both. */
+static bool turn_is_over(struct service_watch *watch)
+{
+	uint64_t now;
+
+	if (!watch->count || watch->count % TURN_LOOK)
+		return false;
+	now = time_now();
+	if (watch->count == TURN_LOOK)
+		watch->end = now + TURN_TIME;
+	return now >= watch->end;
+}
+
 bool service_watch_next(struct service_watch *watch, struct store_event *out)
 {
-	return watch->on && store_watch_next(watch->store, &watch->watcher, out);
+	if (watch->on && !turn_is_over(watch) && store_watch_next(watch->store, &watch->watcher, out)) {
+		watch->count++;
+		return true;
+	}
+	watch->count = 0;
+	return false;
 }
 
 bool service_watch_arm(struct service_watch *watch)

@@ -199,7 +199,7 @@ int resp_watch_turn(struct service_part *part)
 	struct store_event event;
 	int n = 0;
 
-	for (; n < SERVICE_WATCH_TURN && service_watch_next(&thread->watch, &event); n++) {
+	for (; service_watch_next(&thread->watch, &event); n++) {
 		unsigned flags = atomic_load_explicit(&thread->shared->notify, memory_order_relaxed);
 
 		resp_track_event(thread, &event);
