@@ -411,6 +411,11 @@ static bool may(const struct auth_client *client, enum auth_access access, const
 	return auth_may(client, access, name, strlen(name));
 }
 
+static bool may_some(const struct auth_client *client, const char *prefix)
+{
+	return auth_may_some(client, AUTH_READ, prefix, strlen(prefix));
+}
+
 START_TEST(rights_are_those_of_the_line)
 {
 	struct auth_clients *all;
@@ -430,10 +435,13 @@ START_TEST(rights_are_those_of_the_line)
 	ck_assert(!auth_has_all(c) && !c->flush);
 	ck_assert(may(c, AUTH_READ, "app/x") && may(c, AUTH_READ, "app/") && may(c, AUTH_READ, "sha,red/1"));
 	ck_assert(!may(c, AUTH_READ, "app") && !may(c, AUTH_READ, "") && !may(c, AUTH_READ, "xapp/"));
+	ck_assert(may_some(c, "") && may_some(c, "a") && may_some(c, "app/") && may_some(c, "app/x/y"));
+	ck_assert(!may_some(c, "b") && !may_some(c, "app.") && !may_some(c, "appx"));
 	ck_assert(may(c, AUTH_WRITE, "app/x") && !may(c, AUTH_WRITE, "sha,red/1"));
 	ck_assert(!may(c, AUTH_NAMES, "app/"));
 	c = auth_clients_find(all, "lab");
 	ck_assert(auth_has_all(c) && may(c, AUTH_READ, "") && may(c, AUTH_WRITE, "x"));
+	ck_assert(may_some(c, "") && may_some(c, "x") && !may_some(auth_clients_user(all, 1000), ""));
 	ck_assert_uint_eq(c->services, 6);
 	ck_assert_uint_eq(c->gpu_sessions, 2);
 	ck_assert_uint_eq(c->gpu_memory, GIB);

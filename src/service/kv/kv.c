@@ -58,6 +58,7 @@ static int kv_thread_init(struct service_part *part)
 
 static void kv_part_clear(struct service_part *part)
 {
+	must(!container_of(part, struct kv_thread, part)->watch.on);
 	kv_thread_clear(part);
 	kv_again_clear(container_of(part, struct kv_thread, part));
 	kv_gate_clear(container_of(part, struct kv_thread, part));
