@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #define BUFFER (64 * KIB)
-#define TURN (16u * SERVICE_WATCH_TURN) /* looks at an event for an agent, in one turn of the thread */
 #define KINDS                                                                                                          \
 	(WIRE_EVENT_STORED | WIRE_EVENT_DELETED | WIRE_EVENT_EXPIRED | WIRE_EVENT_EVICTED | WIRE_EVENT_TTL |           \
 	 WIRE_EVENT_FLUSHED)
@@ -189,14 +188,11 @@ static void hear(struct kv_agent *agent, const struct store_event *event)
 int kv_watch_turn(struct kv_thread *thread)
 {
 	struct store_event event;
-	unsigned looks = 0;
 	int n = 0;
 
-	for (; n < SERVICE_WATCH_TURN && looks < TURN && service_watch_next(&thread->watch, &event); n++)
-		list_for_each (pos, &thread->watching) {
+	for (; service_watch_next(&thread->watch, &event); n++)
+		list_for_each (pos, &thread->watching)
 			hear(container_of(pos, struct kv_agent, watching), &event);
-			looks++;
-		}
 	if (n == 0)
 		return 0;
 	list_for_each (pos, &thread->watching) {
