@@ -81,6 +81,8 @@ struct memc_command {
 	struct memc_word rest;
 };
 
+#define MEMC_BINARY 0x80 /* first byte of a connection whose client speaks the binary protocol */
+
 enum memc_result {
 	MEMC_MORE,    /* the line is not whole: call again with the same bytes and more */
 	MEMC_COMMAND, /* `command` is what `used` bytes say */

@@ -219,10 +219,10 @@ static void on_event(const struct fabric_event *event)
 
 	if (!event->endpoint)
 		return;
-	if (event->type == FABRIC_ESTABLISHED)
-		established(s);
-	else
+	if (event->type != FABRIC_ESTABLISHED)
 		gone(s);
+	else if (s->rdma->state == RDMA_CONNECTING)
+		established(s);
 	if (event->type == FABRIC_REMOVED)
 		stream_broken(s, event->error);
 	stream_make_ready(s);

@@ -257,7 +257,7 @@ void stream_rdma_sent(struct stream *s)
 	while (r->out.pieces && is_done(r, r->out.piece[r->out.first_piece].posted))
 		release_oldest(r);
 	s->writable |= r->out.used < r->out.len;
-	if (s->out.waiting || s->closing)
+	if (s->out.waiting || s->closing || r->owed)
 		stream_make_ready(s);
 }
 

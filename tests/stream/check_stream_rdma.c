@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <check.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -128,9 +129,21 @@ static void teardown(void)
 	fabric_close(side.fabric);
 }
 
+/* The first that had no stream yet, then one that has none any more. */
+static struct end *free_end(void)
+{
+	unsigned i = 0;
+
+	if (side.ends < CLIENTS)
+		return &side.end[side.ends];
+	while (i < CLIENTS - 1 && side.end[i].stream)
+		i++;
+	return &side.end[i];
+}
+
 static void take(struct fabric_request *request)
 {
-	struct end *e = &side.end[side.ends];
+	struct end *e = free_end();
 	struct stream_open open = {.fd = -1,
 				   .request = request,
 				   .id = side.ends,
@@ -140,7 +153,7 @@ static void take(struct fabric_request *request)
 				   .values = side.values};
 
 	if (stream_open(side.group, &open, side.now, &e->stream) == 0)
-		side.ends++;
+		side.ends = MIN(side.ends + 1, CLIENTS);
 	else
 		side.refused++;
 }
@@ -626,18 +639,144 @@ START_TEST(test_a_client_that_never_registers_is_cut_off)
 }
 END_TEST
 
-/* Where its memory is not. */
+/* Not there, longer than it is, beyond the last address, of another key. */
 START_TEST(test_a_client_whose_memory_is_wrong_is_cut_off)
 {
-	struct valkey *v = join_as(true);
+	struct valkey *good = join(), *v = join_as(true);
+	uint64_t here = (uintptr_t)v->memory;
+	uint32_t key = fabric_region_rkey(v->region, v->endpoint);
+	const struct {
+		uint64_t addr;
+		uint32_t len, key;
+	} wrong[] = {{4096, RX, key}, {here, UINT32_MAX, key}, {UINT64_MAX - 100, RX, key}, {here, RX, key ^ 0x5a5a00}};
 
 	side.bytes = answer;
-	value_len = 5000;
+	value_len = MIB;
 	TURN_UNTIL(v->registers > 0);
-	valkey_register_as(v, 4096, RX, fabric_region_rkey(v->region, v->endpoint));
+	valkey_register_as(v, wrong[_i].addr, wrong[_i].len, wrong[_i].key);
 	write_all(v, "x", 1);
-	TURN_UNTIL(!side.end[0].stream);
-	ck_assert_uint_eq(side.end[0].released, 1);
+	TURN_UNTIL(!side.end[1].stream);
+	ck_assert_uint_eq(side.end[1].released, 1);
+	write_all(good, "x", 1);
+	TURN_UNTIL(side.end[0].came_len == 1);
+	ck_assert_ptr_nonnull(side.end[0].stream);
+}
+END_TEST
+
+/*
+ * Clients that leave, in each state.
+ */
+
+static void leave_when_asked(struct valkey *v)
+{
+	(void)v;
+}
+
+static void leave_when_taken(struct valkey *v)
+{
+	TURN_UNTIL(side.end[0].stream || v->over);
+}
+
+static void leave_when_established(struct valkey *v)
+{
+	TURN_UNTIL(v->established);
+}
+
+static void leave_when_offered(struct valkey *v)
+{
+	TURN_UNTIL(v->registers > 0);
+}
+
+static void leave_with_a_part(struct valkey *v)
+{
+	static const char zeros[WINDOW / 2];
+
+	leave_when_offered(v);
+	write_all(v, zeros, sizeof(zeros));
+}
+
+static void leave_with_full_windows(struct valkey *v)
+{
+	static const char zeros[2 * WINDOW];
+
+	reads = false;
+	side.bytes = use_later;
+	leave_when_offered(v);
+	write_all(v, zeros, sizeof(zeros));
+}
+
+/* Pinned values are under way, and more of them wait. */
+static void leave_with_answers(struct valkey *v)
+{
+	value_len = MIB;
+	side.bytes = answer;
+	leave_when_offered(v);
+	write_all(v, "0123", 4);
+	TURN_UNTIL(v->came > 0);
+}
+
+static const struct {
+	void (*until)(struct valkey *v);
+	bool silent;
+} leaves[] = {
+	{leave_when_asked, true},         {leave_when_taken, true},    {leave_when_established, true},
+	{leave_when_established, false},  {leave_when_offered, true},  {leave_when_offered, false},
+	{leave_with_a_part, true},        {leave_with_a_part, false},  {leave_with_full_windows, true},
+	{leave_with_full_windows, false}, {leave_with_answers, false},
+};
+
+static unsigned descriptors(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static bool is_alone(void)
+{
+	struct stream_stats stats;
+
+	stream_group_get_stats(side.group, &stats);
+	return !stats.streams && !stats.waiting_bytes && !stats.buffer_bytes && !side.budget.used;
+}
+
+/* With a word, or as one whose program was killed. All that it had comes back, each time. */
+START_TEST(test_clients_that_leave_leave_nothing)
+{
+	unsigned rounds = (unsigned)suite_part(1000), before = 0, asked = 0, released = 0;
+
+	for (unsigned i = 0; i < rounds; i++) {
+		unsigned way = i % ARRAY_SIZE(leaves);
+		struct valkey *v = join_as(leaves[way].silent);
+
+		side.bytes = use_all;
+		leaves[way].until(v);
+		if (i / ARRAY_SIZE(leaves) % 2) {
+			fabric_disconnect(v->endpoint);
+			TURN_UNTIL(v->over);
+		}
+		valkey_close(v);
+		side.clients--;
+		reads = true;
+		TURN_UNTIL(is_alone());
+		for (unsigned k = 0; k < side.ends; k++) {
+			asked += leaves[way].until == leave_with_answers ? (unsigned)side.end[k].came_len : 0;
+			released += side.end[k].released;
+			free(side.end[k].came);
+			side.end[k] = (struct end){.stream = NULL};
+		}
+		side.ends = 0;
+		if (i == 2 * ARRAY_SIZE(leaves))
+			before = descriptors();
+	}
+	ck_assert_uint_eq(asked, released);
+	settle();
+	ck_assert(is_alone());
+	if (before)
+		ck_assert_uint_eq(descriptors(), before);
+	ck_assert_int_eq(side.refused, 0);
 }
 END_TEST
 
@@ -680,6 +819,8 @@ int main(void)
 	tc = suite_case(suite, "hostile", setup, teardown);
 	tcase_add_loop_test(tc, test_a_client_that_breaks_the_protocol_is_cut_off_alone, 0, ARRAY_SIZE(acts));
 	tcase_add_loop_test(tc, test_a_client_that_never_registers_is_cut_off, 0, 2);
-	tcase_add_test(tc, test_a_client_whose_memory_is_wrong_is_cut_off);
+	tcase_add_loop_test(tc, test_a_client_whose_memory_is_wrong_is_cut_off, 0, 4);
+	tc = suite_case(suite, "leave", setup, teardown);
+	tcase_add_test(tc, test_clients_that_leave_leave_nothing);
 	return suite_run(suite);
 }

@@ -463,6 +463,15 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 	ssize_t n = 0;
 	size_t used = 0;
 
+	if (unlikely(!c->spoke)) {
+		c->spoke = true;
+		if ((uint8_t)*at == MEMC_BINARY) {
+			stream_close(stream, -EPROTO,
+				     "it speaks memcached's binary protocol; have it speak text or meta, see "
+				     "rdmad-memcached(7)");
+			return 0;
+		}
+	}
 	if (c->large.coming) { /* it waited for room */
 		large_go(c);
 		return 0;

@@ -99,6 +99,7 @@ struct memcached_client {
 	uint64_t since;        /* when it came first, or a long value began to come; 0: neither */
 	uint64_t tells;        /* the last change that the answers of this visit tell of */
 	bool authenticated;    /* or it need not be */
+	bool spoke;            /* its first byte has come */
 	uint16_t owner;        /* the store's, see kv_owner_of() */
 	bool closing;          /* behind what was answered */
 	uint32_t login;        /* bytes of a password that are to come, with the line's end; 0: none are */

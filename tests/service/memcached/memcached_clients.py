@@ -1,7 +1,13 @@
-"""memcached_clients.py PORT SOCKET pymemcache|pylibmc: what programs do by Debian's modules for memcached. 77: there is no such module."""
+"""memcached_clients.py PORT SOCKET pymemcache|pylibmc: what programs do by Debian's modules for memcached. 77: there is no such module.
+
+memcached_clients.py PORT SOCKET nginx: pages that are at PORT, of the nginx at SOCKET.
+memcached_clients.py SOCKET2 SOCKET nutcracker: that is before two servers, of which one has SOCKET2.
+"""
+import socket
 import sys
 
-PORT, PATH, WHICH = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+PATH, WHICH = sys.argv[2:4]
+PORT = int(sys.argv[1]) if sys.argv[1].isdigit() else sys.argv[1]
 
 
 def check(what, got, want):
@@ -61,7 +67,72 @@ def pylibmc():
         check("delete", (c.delete("key"), c.get("key")), (True, None))
 
 
-if WHICH == "pymemcache":
+def page(name):
+    """The status and the text of it."""
+    talk = socket.socket(socket.AF_UNIX)
+    talk.settimeout(60)
+    talk.connect(PATH)
+    talk.sendall(b"GET %s HTTP/1.0\r\n\r\n" % name)
+    answer = b"".join(iter(lambda: talk.recv(1 << 16), b""))
+    talk.close()
+    head, _, text = answer.partition(b"\r\n\r\n")
+    return head.split()[1], text, head
+
+
+def nginx():
+    try:
+        from pymemcache.client.base import Client
+    except ImportError as error:
+        print(f"pymemcache is missing: {error}")
+        sys.exit(77)
+    c = Client(("127.0.0.1", PORT), timeout=60, default_noreply=False)
+    c.flush_all()
+    long = b"<p>" * 300000
+    for name, text, flags in ((b"/page", b"<p>hello", 0), (b"/empty", b"", 0), (b"/long", long, 0), (b"/packed", b"\x1f\x8b", 2)):
+        check("set", c.set(name, text, flags=flags), True)
+        for _ in range(3):  # by connections that stay
+            status, got, head = page(name)
+            check(name, (status, got, b"Content-Encoding: gzip" in head), (b"200", text, bool(flags)))
+    check("no page", page(b"/none")[:2], (b"203", b"of another"))
+    check("a page that has gone", (c.delete("/page"), page(b"/page")[:2]), (True, (b"203", b"of another")))
+    check("a word with a blank", page(b"/a%20b")[:2], (b"203", b"of another"))
+
+
+def nutcracker():
+    try:
+        from pymemcache.client.base import Client
+    except ImportError as error:
+        print(f"pymemcache is missing: {error}")
+        sys.exit(77)
+    second, c = (Client(where, timeout=60, default_noreply=False) for where in (PORT, PATH))
+    keys = {f"nutcracker:{i}": b"%d" % i * (i % 50 + 1) for i in range(500)}
+    for key, value in keys.items():
+        check("set", c.set(key, value), True)
+    check("get_many", c.get_many(list(keys) + ["none"]), keys)
+    there = len(second.get_many(list(keys)))
+    check("keys of each", 0 < there < len(keys), True)
+    value, cas = c.gets("nutcracker:7")
+    check("cas", (c.cas("nutcracker:7", "new", cas), c.cas("nutcracker:7", "newer", cas)), (True, False))
+    check("add", (c.add("nutcracker:7", "x"), c.replace("none", "x")), (False, False))
+    check("incr", (c.set("n", "10"), c.incr("n", 5), c.decr("n", 20), c.incr("none", 1)), (True, 15, 0, None))
+    check("append", (c.set("s", b"b"), c.append("s", b"c"), c.prepend("s", b"a"), c.get("s")), (True, True, True, b"abc"))
+    check("touch", (c.touch("s", 100), c.touch("none", 1)), (True, False))
+    check("delete", (c.delete("s"), c.delete("s"), c.get("s")), (True, False, None))
+    long = b"x" * 1000000
+    check("a long value", (c.set("long", long), c.get("long") == long), (True, True))
+    long = b"x" * 3000000
+    try:
+        c.set("long", long)
+        check("a value beyond value_max", "stored", "refused")
+    except Exception as error:
+        check("a value beyond value_max", "too large" in str(error), True)
+    check("behind it", (c.set("s", b"1"), c.get("s")), (True, b"1"))
+    c.close()
+
+
+if WHICH in ("nginx", "nutcracker"):
+    globals()[WHICH]()
+elif WHICH == "pymemcache":
     pymemcache(("127.0.0.1", PORT))
     pymemcache(PATH)
 else:

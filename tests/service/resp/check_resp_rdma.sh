@@ -21,7 +21,7 @@ bridges=() port=''
 # The daemon, the port of its clients of Valkey's, and their bridge.
 start() {
 	start_daemon
-	port=$(control status | jq -r '[.listen[] | select(.service == "resp")][0].address | sub(".*:"; "")')
+	port=$(control status | jq -r '[.listen[] | select(.service == "resp").address | sub(".*:"; "") | select(. != "7471")][0]')
 	bridge own "$port"
 }
 stop() {
@@ -96,6 +96,8 @@ see_commands() {
 	answers "3004" --raw DBSIZE
 	timeout 200 redis-benchmark -s "$dir/own.sock" -q -c 8 -P 16 -n "$(part 4000)" -d 256 -t set,get,incr,mset >"$dir/out" 2>&1 ||
 		fail "redis-benchmark: $(cat "$dir/out")"
+	timeout 200 "$valkey" bench "$address" "$port" 10 32 >"$dir/out" || fail "GETs in one write"
+	says '^[0-9.]+ [0-9]+$' "GETs in one write"
 	redis CLIENT LIST | grep -q "addr=$address:" || fail "CLIENT LIST has not the client's address"
 }
 

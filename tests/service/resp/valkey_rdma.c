@@ -3,6 +3,7 @@
  * RDMAD_GUEST_ADDR says its address, else by TCP's provider of the fabric.
  *
  *   valkey_rdma bridge SOCKET ADDRESS PORT          each connection to that UNIX socket goes on by RDMA
+ *   valkey_rdma bench ADDRESS PORT COUNT DEPTH      GET of 64 bytes, so many in one write: the median time in us, and how many a second
  *   valkey_rdma break ADDRESS PORT NAME             breaks the protocol so; 0: it was cut off
  */
 #include <arpa/inet.h>
@@ -149,6 +150,62 @@ static _Noreturn void bridge(const char *path)
 }
 
 /*
+ * Bench.
+ */
+
+static void ask(struct valkey *v, const char *bytes, size_t len, size_t answer)
+{
+	static char heard[65536];
+	size_t at = 0, got = 0;
+
+	while (at < len || got < answer) {
+		at += valkey_write(v, bytes + at, len - at);
+		valkey_turn(v);
+		got += valkey_read(v, heard, MIN(answer - got, sizeof(heard)));
+		if (v->over)
+			fail("the connection was ended");
+	}
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int bench(unsigned count, unsigned depth)
+{
+	static const char get[] = "*2\r\n$3\r\nGET\r\n$16\r\nbench:0000000001\r\n";
+	char set[256], *all = malloc(depth * sizeof(get));
+	uint64_t *took = calloc(count, sizeof(*took)), sum = 0;
+	size_t len = sizeof(get) - 1;
+	struct valkey v;
+
+	if (!join(&v, false))
+		fail("the connection was refused");
+	snprintf(set, sizeof(set), "*3\r\n$3\r\nSET\r\n$16\r\nbench:0000000001\r\n$64\r\n%064d\r\n", 1);
+	ask(&v, set, strlen(set), 5);
+	for (unsigned i = 0; i < depth; i++)
+		memcpy(all + i * len, get, len);
+	for (unsigned i = 0; i < count / 10; i++)
+		ask(&v, all, depth * len, depth * (5 + 64 + 2));
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t begin = time_now();
+
+		ask(&v, all, depth * len, depth * (5 + 64 + 2));
+		took[i] = time_now() - begin;
+		sum += took[i];
+	}
+	qsort(took, count, sizeof(*took), by_number);
+	printf("%.1f %.0f\n", (double)took[count / 2] / 1000, (double)count * depth * 1e9 / (double)sum);
+	valkey_close(&v);
+	free(took);
+	free(all);
+	return 0;
+}
+
+/*
  * Break.
  */
 
@@ -260,6 +317,8 @@ int main(int argc, char **argv)
 	}
 	if (argc >= 4)
 		set_server(argv[2], argv[3]);
+	if (argc == 6 && strcmp(argv[1], "bench") == 0)
+		return bench((unsigned)atoi(argv[4]), (unsigned)atoi(argv[5]));
 	if (argc == 5 && strcmp(argv[1], "break") == 0)
 		return break_by(argv[4]);
 	fail("what is it to do?");
