@@ -197,6 +197,14 @@ test_host() {
 	# Where the chain jumps, a rule of the port may stand behind that.
 	firewall drop 'jump of_user' && sed -i 's/^table/table ip other {\n\tchain of_user {\n\t\ttcp dport 7471 accept\n\t\tudp dport 4791 accept\n\t}\n}\n&/' "$fake/programs/nft_list_ruleset" && doctor 0 --strict
 	sed -i 's/tcp dport 7471 accept/tcp dport 22 accept/' "$fake/programs/nft_list_ruleset" && finds 2401 'rule inet filter input tcp'
+	# Without nft, the rules of iptables.
+	tables() { machine && rm -f "$fake/programs/nft_list_ruleset" && put "*nat\n:INPUT DROP [0:0]\nCOMMIT\n*filter\n:INPUT $1 [0:0]\n-A INPUT -i lo -j ACCEPT\n-A INPUT $2\nCOMMIT" /programs/iptables-save; }
+	tables ACCEPT '-p tcp -m tcp --dport 22 -j DROP' && doctor 0 --strict
+	tables ACCEPT '-p tcp -m tcp --dport 7471 -j DROP' && finds 2404 'which is of tcp port 7471'
+	tables ACCEPT '-p tcp -m multiport --dports 22,7000:7999 -j REJECT' && finds 2404 '7000:7999'
+	tables DROP '-p tcp -m multiport --dports 22,7471 -j ACCEPT\n-A INPUT -p udp -m udp --dport 4791 -j ACCEPT' && doctor 0 --strict
+	tables DROP '-p udp -m udp --dport 4791 -j ACCEPT' && finds 2403 'iptables -I INPUT -p tcp --dport 7471 -j ACCEPT'
+	machine
 	put "  sl\n$listens" /proc/net/tcp && severity=failure finds 2501 'port 7471: a process of user 7 ss -ltnp, as root; end process PID'
 	put "  sl\n$listens" /proc/net/tcp6 && put memcached /proc/99/comm && mkdir "$fake/proc/99/fd" && ln -s 'socket:[4711]' "$fake/proc/99/fd/5" &&
 		severity=failure finds 2501 'memcached, process 99'

@@ -33,6 +33,11 @@ static bool rule_has_port(const char *rule, const char *protocol, unsigned port)
 
 	snprintf(word, sizeof(word), "%s dport", protocol);
 	at = strstr(rule, word);
+	if (!at) { /* as iptables-save has it */
+		snprintf(word, sizeof(word), "-p %s ", protocol);
+		at = strstr(rule, word) ? strstr(rule, "--dport") : NULL;
+		snprintf(word, sizeof(word), "--dport%s", at && at[strlen("--dport")] == 's' ? "s" : "");
+	}
 	for (at = at ? at + strlen(word) : NULL; at && *at; at++) {
 		char *end;
 		unsigned long from, to;
@@ -42,7 +47,7 @@ static bool rule_has_port(const char *rule, const char *protocol, unsigned port)
 		if (*at < '0' || *at > '9')
 			continue;
 		from = to = strtoul(at, &end, 10);
-		if (*end == '-')
+		if (*end == '-' || *end == ':')
 			to = strtoul(end + 1, &end, 10);
 		if (port >= from && port <= to)
 			return true;
@@ -97,6 +102,35 @@ static void check_chain(struct doctor *d, const char *table, const char *chain, 
 	free(copy);
 }
 
+/* "iptables-save", where there is no nft: the chain INPUT of its filter. */
+static void check_iptables(struct doctor *d, const struct gate *gate)
+{
+	static const char *const save[] = {"iptables-save", NULL};
+	bool drops = false, accepts = false, filter = false;
+	int status;
+	char *text = look_program(&d->look, save, &status), *next = status == 0 ? text : NULL, *rule;
+	char number[16];
+	const char *const names[] = {"PROTO", gate->protocol, "PORT", number, NULL};
+
+	snprintf(number, sizeof(number), "%u", gate->port);
+	while ((rule = strsep(&next, "\n"))) {
+		bool has_port = rule_has_port(rule, gate->protocol, gate->port);
+
+		filter = *rule == '*' ? strcmp(rule, "*filter") == 0 : filter;
+		drops |= filter && strncmp(rule, ":INPUT DROP", 11) == 0;
+		if (filter && has_port && strncmp(rule, "-A INPUT ", 9) == 0 &&
+		    (strstr(rule, "-j DROP") || strstr(rule, "-j REJECT"))) {
+			finding_add(d, 2404, names, "%s", rule);
+			break;
+		}
+		accepts |= strcmp(rule, "-A INPUT -j ACCEPT") == 0 || (has_port && strstr(rule, "-j ACCEPT"));
+	}
+	if (drops && !accepts && !rule)
+		finding_add(d, 2403, names, "INPUT has policy DROP, and no rule that accepts %s port %u",
+			    gate->protocol, gate->port);
+	free(text);
+}
+
 void check_firewall(struct doctor *d)
 {
 	static const char *const list[] = {"nft", "list", "ruleset", NULL};
@@ -108,6 +142,8 @@ void check_firewall(struct doctor *d)
 	for (unsigned i = 0; i < d->ports; i++)
 		if (d->port[i].ethernet)
 			count = ARRAY_SIZE(gates);
+	for (size_t i = 0; i < count && !next; i++)
+		check_iptables(d, &gates[i]);
 	for (size_t i = 0; i < count && next; i++)
 		gates[i].accepted = rules_accept(next, gates[i].protocol, gates[i].port);
 	while (next && (chain = strstr(next, "chain "))) {
