@@ -42,8 +42,7 @@ static int complain(const struct parser *p, const char *word, const char *why)
 	/* A file of keys may have been named in place of that of clients. */
 	if (strstr(word, "rdmad1:"))
 		word = "rdmad1:...";
-	log_error("auth", "%s:%u: \"%s\": %s", p->path, p->line, word, why);
-	return -EINVAL;
+	return log_fail(-EINVAL, "auth", "%s:%u: \"%s\": %s", p->path, p->line, word, why);
 }
 
 static int hex_digit(char c)
@@ -203,10 +202,8 @@ static int parse_lines(const char *path, const char *text, size_t length, const 
 	}
 	qsort(clients->client, clients->count, sizeof(clients->client[0]), compare_names);
 	for (size_t i = 1; i < clients->count; i++)
-		if (compare_names(&clients->client[i - 1], &clients->client[i]) == 0) {
-			log_error("auth", "%s: %s has two lines", path, clients->client[i].name);
-			return -EINVAL;
-		}
+		if (compare_names(&clients->client[i - 1], &clients->client[i]) == 0)
+			return log_fail(-EINVAL, "auth", "%s: %s has two lines", path, clients->client[i].name);
 	return 0;
 }
 

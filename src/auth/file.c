@@ -12,30 +12,21 @@ static int check_owner_and_mode(int fd, const char *path, bool secret, size_t *s
 	mode_t wrong = secret ? 077 : 022;
 	struct stat st;
 
-	if (fstat(fd, &st) != 0) {
-		log_error("auth", "%s: %s", path, strerror(errno));
-		return -EIO;
-	}
-	if (!S_ISREG(st.st_mode)) {
-		log_error("auth", "%s is no regular file", path);
-		return -EINVAL;
-	}
+	if (fstat(fd, &st) != 0)
+		return log_fail(-EIO, "auth", "%s: %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return log_fail(-EINVAL, "auth", "%s is no regular file", path);
 	/* Root may look after the files of a daemon that runs as another user. */
-	if (st.st_uid != 0 && st.st_uid != geteuid() && geteuid() != 0) {
-		log_error("auth", "%s belongs to user %u, not to root or user %u, which reads it: chown it", path,
-			  (unsigned)st.st_uid, (unsigned)geteuid());
-		return -EPERM;
-	}
-	if (st.st_mode & wrong) {
-		log_error("auth", "%s: others may %s it (mode %04o): chmod %s %s", path, secret ? "use" : "change",
-			  (unsigned)st.st_mode & 07777, secret ? "600" : "go-w", path);
-		return -EPERM;
-	}
-	if (st.st_size > AUTH_FILE_MAX) {
-		log_error("auth", "%s has %llu bytes, more than %u", path, (unsigned long long)st.st_size,
-			  AUTH_FILE_MAX);
-		return -EFBIG;
-	}
+	if (st.st_uid != 0 && st.st_uid != geteuid() && geteuid() != 0)
+		return log_fail(-EPERM, "auth",
+				"%s belongs to user %u, not to root or user %u, which reads it: chown it", path,
+				(unsigned)st.st_uid, (unsigned)geteuid());
+	if (st.st_mode & wrong)
+		return log_fail(-EPERM, "auth", "%s: others may %s it (mode %04o): chmod %s %s", path,
+				secret ? "use" : "change", (unsigned)st.st_mode & 07777, secret ? "600" : "go-w", path);
+	if (st.st_size > AUTH_FILE_MAX)
+		return log_fail(-EFBIG, "auth", "%s has %llu bytes, more than %u", path, (unsigned long long)st.st_size,
+				AUTH_FILE_MAX);
 	*size = (size_t)st.st_size;
 	return 0;
 }
@@ -55,10 +46,8 @@ int auth_file_read_open(int fd, const char *path, bool secret, char **text, size
 	if (rc != 0)
 		return rc;
 	*text = malloc(size + 1);
-	if (!*text) {
-		log_error("auth", "%s: no memory for its %zu bytes", path, size);
-		return -ENOMEM;
-	}
+	if (!*text)
+		return log_fail(-ENOMEM, "auth", "%s: no memory for its %zu bytes", path, size);
 	while (n < size && (got = pread(fd, *text + n, size - n, (off_t)n)) > 0)
 		n += (size_t)got;
 	if (got < 0) {

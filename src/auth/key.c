@@ -8,8 +8,7 @@ int auth_begin(void)
 {
 	if (sodium_init() >= 0)
 		return 0;
-	log_error("auth", "libsodium does not begin: no random bytes?");
-	return -ENOSYS;
+	return log_fail(-ENOSYS, "auth", "libsodium does not begin: no random bytes?");
 }
 
 void auth_wipe(void *secret, size_t size)
@@ -26,15 +25,12 @@ bool auth_name_valid(const char *name)
 
 int auth_key_new(unsigned id, const char *name, struct auth_key *out)
 {
-	if (!auth_name_valid(name)) {
-		log_error("auth", "\"%s\" is no name of a client: it has 1 to %u of letters, digits and \"._-\"", name,
-			  AUTH_NAME_MAX);
-		return -EINVAL;
-	}
-	if (id < 1 || id > AUTH_ID_MAX) {
-		log_error("auth", "%u is no number of a key: they are 1 to %u", id, AUTH_ID_MAX);
-		return -EINVAL;
-	}
+	if (!auth_name_valid(name))
+		return log_fail(-EINVAL, "auth",
+				"\"%s\" is no name of a client: it has 1 to %u of letters, digits and \"._-\"", name,
+				AUTH_NAME_MAX);
+	if (id < 1 || id > AUTH_ID_MAX)
+		return log_fail(-EINVAL, "auth", "%u is no number of a key: they are 1 to %u", id, AUTH_ID_MAX);
 	*out = (struct auth_key){.id = (uint16_t)id};
 	snprintf(out->name, sizeof(out->name), "%s", name);
 	return random_fill(out->secret, sizeof(out->secret));

@@ -40,19 +40,15 @@ static int fill_table(const char *path, const char *text, size_t length, struct 
 
 	while (auth_lines_next(&lines)) {
 		why = auth_key_parse(lines.line, lines.length, &keys->key[keys->count]);
-		if (why) {
-			log_error("auth", "%s:%u: %s", path, lines.number, why);
-			return -EINVAL;
-		}
+		if (why)
+			return log_fail(-EINVAL, "auth", "%s:%u: %s", path, lines.number, why);
 		keys->count++;
 	}
 	qsort(keys->key, keys->count, sizeof(keys->key[0]), compare_ids);
 	for (size_t i = 1; i < keys->count; i++)
-		if (keys->key[i].id == keys->key[i - 1].id) {
-			log_error("auth", "%s:%u: number %u stands in another line, too", path,
-				  line_of(text, length, keys->key[i].id), keys->key[i].id);
-			return -EINVAL;
-		}
+		if (keys->key[i].id == keys->key[i - 1].id)
+			return log_fail(-EINVAL, "auth", "%s:%u: number %u stands in another line, too", path,
+					line_of(text, length, keys->key[i].id), keys->key[i].id);
 	return 0;
 }
 
@@ -136,8 +132,7 @@ int auth_key_load(const char *path, struct auth_key *out)
 	auth_file_end(text, length);
 	if (!why)
 		return 0;
-	log_error("auth", "%s:%u: %s", path, MAX(lines.number, 1u), why);
-	return -EINVAL;
+	return log_fail(-EINVAL, "auth", "%s:%u: %s", path, MAX(lines.number, 1u), why);
 }
 
 /* One that no key of the file has: behind the last, so that a number is seldom another key's again. */
@@ -163,10 +158,8 @@ static int append_locked(int fd, const char *path, const char *name, struct auth
 	int rc;
 
 	/* An editor may have put another in its place before it was locked. */
-	if (fstat(fd, &opened) != 0 || lstat(path, &named) != 0 || opened.st_ino != named.st_ino) {
-		log_error("auth", "%s was replaced meanwhile: try again", path);
-		return -EAGAIN;
-	}
+	if (fstat(fd, &opened) != 0 || lstat(path, &named) != 0 || opened.st_ino != named.st_ino)
+		return log_fail(-EAGAIN, "auth", "%s was replaced meanwhile: try again", path);
 	rc = auth_file_read_open(fd, path, true, &text, &length);
 	if (rc != 0)
 		return rc;

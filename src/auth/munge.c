@@ -75,8 +75,8 @@ int auth_munge_begin(void)
 	pthread_once(&once, munge_load);
 	if (munge.library)
 		return 0;
-	log_error("auth", "MUNGE is asked for, and its library cannot be loaded: %s; apt install libmunge2", munge.why);
-	return -ENOSYS;
+	return log_fail(-ENOSYS, "auth",
+			"MUNGE is asked for, and its library cannot be loaded: %s; apt install libmunge2", munge.why);
 }
 
 /* In words, and what mends it. */
@@ -131,16 +131,6 @@ static munge_ctx_t munge_context(char why[static AUTH_WHY])
 	return NULL;
 }
 
-/* The cipher is named, as munged may be configured for none, and payloads are secret. */
-static munge_err_t munge_options(munge_ctx_t ctx, uid_t reader)
-{
-	munge_err_t error = munge.ctx_set(ctx, MUNGE_OPT_CIPHER_TYPE, MUNGE_CIPHER_AES128);
-
-	if (error == EMUNGE_SUCCESS)
-		error = munge.ctx_set(ctx, MUNGE_OPT_ZIP_TYPE, MUNGE_ZIP_NONE);
-	return error == EMUNGE_SUCCESS ? munge.ctx_set(ctx, MUNGE_OPT_UID_RESTRICTION, reader) : error;
-}
-
 int auth_munge_encode(const void *payload, size_t length, uid_t reader, char out[static AUTH_CREDENTIAL_MAX],
 		      char why[static AUTH_WHY])
 {
@@ -151,7 +141,12 @@ int auth_munge_encode(const void *payload, size_t length, uid_t reader, char out
 
 	if (!ctx)
 		return -ENOSYS;
-	error = munge_options(ctx, reader);
+	/* munged may be configured for no cipher, and payloads are secret. */
+	error = munge.ctx_set(ctx, MUNGE_OPT_CIPHER_TYPE, MUNGE_CIPHER_AES128);
+	if (error == EMUNGE_SUCCESS)
+		error = munge.ctx_set(ctx, MUNGE_OPT_ZIP_TYPE, MUNGE_ZIP_NONE);
+	if (error == EMUNGE_SUCCESS)
+		error = munge.ctx_set(ctx, MUNGE_OPT_UID_RESTRICTION, reader);
 	if (error == EMUNGE_SUCCESS)
 		error = munge.encode(&credential, ctx, payload, (int)length);
 	if (error != EMUNGE_SUCCESS) {
@@ -198,8 +193,8 @@ int auth_munge_decode(const char *credential, void *payload, size_t length, uid_
 
 int auth_munge_begin(void)
 {
-	log_error("auth", "MUNGE is asked for, and was left out when this program was built: configure --with-munge");
-	return -ENOSYS;
+	return log_fail(-ENOSYS, "auth",
+			"MUNGE is asked for, and was left out when this program was built: configure --with-munge");
 }
 
 static int left_out(char why[static AUTH_WHY])

@@ -21,10 +21,8 @@ int auth_table_load(const char *keys, const char *clients, unsigned others, cons
 	if (rc != 0)
 		return rc;
 	table = sodium_malloc((sizeof(*table) + 15) & ~(size_t)15);
-	if (!table) {
-		log_error("auth", "no memory that may be locked");
-		return -ENOMEM;
-	}
+	if (!table)
+		return log_fail(-ENOMEM, "auth", "no memory that may be locked");
 	*table = (struct auth_table){.references = 1, .others = others};
 	rc = auth_key_new(1, "nobody", &table->nobody);
 	if (rc == 0 && keys)
