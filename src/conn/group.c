@@ -64,25 +64,18 @@ static void fresh_drop(struct pending_entry *entry, enum pending_reason reason)
 		   (unsigned long long)((group->now - conn->opened) / TIME_S));
 }
 
-/* The owner knows when there are too many. */
-static void fresh_init(struct conn_group *group)
-{
-	const struct pending_attr attr = {
-		.limit = UINT32_MAX,
-		.stay = TIME_NEVER,
-		.grace = group->attr.first_request,
-		.drop = fresh_drop,
-	};
-
-	pending_init(&group->fresh, &attr);
-}
-
 /* What the devices have, each a completion queue of its own, and as many connections as fit them. Overrunning a
  * completion queue kills queue pairs: what it has room for beside the shared receives, posted and taken, is dealt out
  * to connections. At least one is to fit. */
 static void group_init(struct conn_group *group, struct fabric_domain *domain, const struct conn_group_attr *attr,
 		       const struct fabric_limits *limits)
 {
+	const struct pending_attr fresh = {
+		.limit = UINT32_MAX, /* the owner knows when there are too many */
+		.stay = TIME_NEVER,
+		.grace = attr->first_request,
+		.drop = fresh_drop,
+	};
 	uint32_t wanted = attr->max_connections;
 	uint64_t receives, rest;
 
@@ -106,7 +99,7 @@ static void group_init(struct conn_group *group, struct fabric_domain *domain, c
 	list_init(&group->stuck);
 	list_init(&group->closing);
 	list_init(&group->parting);
-	fresh_init(group);
+	pending_init(&group->fresh, &fresh);
 	conn_prove_init(group);
 }
 
@@ -561,26 +554,19 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 	return n + events + (group->unfinished || !batch_done || fabric_moving(group->queue));
 }
 
-/* Connections that asked for something leave the list when they come to its front. */
-static const struct conn *group_oldest(struct conn_group *group)
+uint64_t conn_group_oldest(struct conn_group *group)
 {
 	struct pending_entry *entry;
 
-	while ((entry = pending_first(&group->fresh))) {
+	/* Connections that asked for something leave the list when they come to its front. */
+	while (group->attr.first_request && (entry = pending_first(&group->fresh))) {
 		const struct conn *conn = container_of(entry, const struct conn, fresh);
 
 		if (!conn->records_in && conn->state <= CONN_ESTABLISHED)
-			return conn;
+			return conn->opened;
 		pending_remove(&group->fresh, entry);
 	}
-	return NULL;
-}
-
-uint64_t conn_group_oldest(struct conn_group *group)
-{
-	const struct conn *conn = group->attr.first_request ? group_oldest(group) : NULL;
-
-	return conn ? conn->opened : TIME_NEVER;
+	return TIME_NEVER;
 }
 
 bool conn_group_make_room(struct conn_group *group, uint64_t now)

@@ -146,16 +146,6 @@ static void prover_make_transcript(struct conn *conn)
 
 #define MUNGE_ASKS 1 /* behind the user: the server asks munged, and not nobody */
 
-/* The user that this process is, in place of the proof that it cannot have yet. */
-static void prover_put_user(uint8_t proof[static WIRE_PROOF])
-{
-	struct wire_cursor c;
-
-	wire_cursor_init(&c, proof, WIRE_PROOF);
-	wire_put32(&c, geteuid());
-	wire_put32(&c, MUNGE_ASKS);
-}
-
 /* Is it one that the client trusts to be the server? Only its credential says that it is true. */
 static bool prover_take_user(struct conn *conn)
 {
@@ -179,13 +169,18 @@ static bool prover_take_user(struct conn *conn)
 
 void conn_prove_accept(struct conn *conn)
 {
+	struct wire_cursor c;
+
 	if (!conn->prover)
 		return;
 	prover_make_transcript(conn);
-	if (prover_munges(conn))
-		prover_put_user(conn->accept.proof);
-	else
+	if (prover_munges(conn)) { /* this process's user stands in place of the proof that it cannot have yet */
+		wire_cursor_init(&c, conn->accept.proof, WIRE_PROOF);
+		wire_put32(&c, geteuid());
+		wire_put32(&c, MUNGE_ASKS);
+	} else {
 		auth_prove(&conn->prover->key, &conn->prover->th, AUTH_SERVER, conn->accept.proof);
+	}
 }
 
 int conn_prove_ask(struct conn *conn, const struct sockaddr *sa)
@@ -386,13 +381,6 @@ static bool prove_check(struct conn *conn, const struct wire_record *record, boo
 	return false;
 }
 
-static void prove_refused(struct conn *conn, const char *why)
-{
-	log_warn("conn", "%s has not proved by MUNGE which user it is: %s: it is cut off", conn->peer, why);
-	conn->group->stats.unproved++;
-	conn_close(conn, -EACCES, "it has not proved which user it is");
-}
-
 /* It is told why, by what a request is refused by, and has as long to go as for its proof. */
 static void prove_refuse(struct conn *conn, enum wire_reason reason, uint64_t detail)
 {
@@ -471,28 +459,22 @@ void conn_prove_checked(struct conn *conn, struct check *check)
 	"the server does not take the credential of MUNGE; its log says why: clocks that differ (timedatectl), or "    \
 	"another /etc/munge/munge.key"
 
-static void prove_told_refusal(struct conn *conn, const struct wire_record *record)
-{
-	struct wire_reject reject;
-
-	if (wire_reject_decode(&reject, (const uint8_t *)(record + 1), record->length) != 0 ||
-	    reject.reason == WIRE_REASON_KEY)
-		conn_close(conn, -EACCES, MUNGE_REFUSED);
-	else
-		conn_told_refusal(conn, &reject);
-}
-
 /* What the server says to the credential. */
 static bool prove_answered(struct conn *conn, const struct wire_record *record)
 {
 	const char *text = prove_credential(conn, record, WIRE_OP_PROVED);
 	char credential[AUTH_CREDENTIAL_MAX], why[AUTH_WHY] = "it says something else";
 	uint8_t proof[AUTH_PROOF];
+	struct wire_reject reject;
 	uid_t uid = 0;
 	int rc = -EACCES;
 
 	if (record && record->op == WIRE_OP_PROVED && record->status) {
-		prove_told_refusal(conn, record);
+		if (wire_reject_decode(&reject, (const uint8_t *)(record + 1), record->length) != 0 ||
+		    reject.reason == WIRE_REASON_KEY)
+			conn_close(conn, -EACCES, MUNGE_REFUSED);
+		else
+			conn_told_refusal(conn, &reject);
 		return false;
 	}
 	if (text && conn->state == CONN_PROVING) {
@@ -551,8 +533,11 @@ void conn_prove_failed(struct conn *conn)
 	} else if (conn->prover->refused) {
 		conn_handle(conn, CONN_EVENT_CLOSE);
 	} else if (prover_munges(conn)) {
-		prove_refused(conn, conn->prover->check ? "munged has not answered in time; systemctl status munge"
-							: "there is no credential of it");
+		log_warn("conn", "%s has not proved by MUNGE which user it is: %s: it is cut off", conn->peer,
+			 conn->prover->check ? "munged has not answered in time; systemctl status munge"
+					     : "there is no credential of it");
+		conn->group->stats.unproved++;
+		conn_close(conn, -EACCES, "it has not proved which user it is");
 	} else {
 		log_warn("conn", "%s has not proved that it has key %u: it is cut off", conn->peer,
 			 conn->request.key_id);
@@ -592,21 +577,15 @@ void conn_prove_init(struct conn_group *group)
 	pending_init(&group->unproved, &attr);
 }
 
-static bool unproved_hold_too_much(const struct conn_group *group)
-{
-	const struct memory_budget *budget = group->attr.own;
-
-	return budget && budget->unproved > budget->limit / UNPROVED_PART;
-}
-
 void conn_prove_enter(struct conn *conn)
 {
 	struct conn_group *group = conn->group;
+	const struct memory_budget *budget = group->attr.own;
 
 	if (!conn->prover)
 		return;
 	pending_has_place(&group->unproved, group->now); /* the first gives way at once */
 	pending_add(&group->unproved, &conn->unproved, group->now);
-	while (group->unproved.count > 1 && unproved_hold_too_much(group))
+	while (group->unproved.count > 1 && budget && budget->unproved > budget->limit / UNPROVED_PART)
 		pending_make_room(&group->unproved, group->now);
 }
