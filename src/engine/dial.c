@@ -42,22 +42,18 @@ void dial_established(struct dial *dial)
 	dial->attempt_until = dial->until;
 }
 
-/* A transport that could not even begin has answered nothing. */
-static void keep_answer(struct dial *dial, const struct fabric_transport *transport, const char *reason)
-{
-	if (dial->answered && dial->answered != transport)
-		snprintf(dial->before, sizeof(dial->before), "%.10s: %.80s", dial->answered->text, dial->answer);
-	dial->answered = transport;
-	snprintf(dial->answer, sizeof(dial->answer), "%s", reason);
-}
-
 void dial_failed(struct dial *dial, int error, const char *reason, bool final)
 {
 	const struct dial_target *target = dial->next ? &dial->target[dial->next - 1] : NULL;
 	size_t n;
 
-	if (target && dial->under_way)
-		keep_answer(dial, target->transport, reason);
+	if (target && dial->under_way) { /* a transport that could not even begin has answered nothing */
+		if (dial->answered && dial->answered != target->transport)
+			snprintf(dial->before, sizeof(dial->before), "%.10s: %.80s", dial->answered->text,
+				 dial->answer);
+		dial->answered = target->transport;
+		snprintf(dial->answer, sizeof(dial->answer), "%s", reason);
+	}
 	dial->under_way = false;
 	dial->error = error;
 	dial->final = final;

@@ -164,24 +164,19 @@ void engine_fabric_release(struct engine_fabric *fabric)
 	free(fabric);
 }
 
-/* One with few connections has receives for these only. */
-static uint32_t engine_receives(const struct engine_options *options)
-{
-	uint64_t all = (uint64_t)options->connections * (options->credits + WIRE_RETURNS_MAX);
-
-	return all && all < MAX_RECEIVES ? (uint32_t)all : MAX_RECEIVES;
-}
-
 static struct conn_group_attr engine_group_attr(const struct fabric_transport *transport,
 						const struct engine_options *options)
 {
+	/* An engine with few connections has receives for these only. */
+	uint64_t receives = (uint64_t)options->connections * (options->credits + WIRE_RETURNS_MAX);
+
 	return (struct conn_group_attr){
 		.message_size = transport->processor && options->processor_message_size
 					? options->processor_message_size
 					: options->message_size,
 		.message_max = WIRE_MESSAGE_MAX,
 		.credits = (uint16_t)options->credits,
-		.receives = engine_receives(options),
+		.receives = receives && receives < MAX_RECEIVES ? (uint32_t)receives : MAX_RECEIVES,
 		.max_connections = options->connections ? options->connections : MAX_CONNECTIONS,
 		.first_connections = FIRST_CONNECTIONS,
 		.completions = options->completions,
@@ -261,10 +256,9 @@ int engine_join(struct engine *engine, const struct engine_options *options)
 {
 	int rc = 0;
 
-	if (options->require_encryption && !engine->options.require_encryption) {
-		log_error("client", "encryption is required, and the handle to share with does not require it");
-		return -EPROTOTYPE;
-	}
+	if (options->require_encryption && !engine->options.require_encryption)
+		return log_fail(-EPROTOTYPE, "client",
+				"encryption is required, and the handle to share with does not require it");
 	if (options->progress_thread && !engine->head.progress)
 		rc = engine_start_thread(engine);
 	if (rc == 0)
@@ -497,8 +491,7 @@ int engine_may_wait(const struct engine *engine)
 {
 	if (likely(!engine->running))
 		return 0;
-	log_error("client", "a callback must not wait: it was called by the wait it would begin");
-	return -EDEADLK;
+	return log_fail(-EDEADLK, "client", "a callback must not wait: it was called by the wait it would begin");
 }
 
 bool engine_callbacks_begin(struct engine *engine)

@@ -25,9 +25,9 @@ int client_owned(const char *room, unsigned forks)
 {
 	if (likely(forks == client_forks))
 		return 0;
-	log_error(room, "the handle is of the process that forked: it may be closed here, and another opened, "
+	return log_fail(-EPERM, room,
+			"the handle is of the process that forked: it may be closed here, and another opened, "
 			"by RDMA only where the parent has not used it");
-	return -EPERM;
 }
 
 bool client_abandoned(struct engine *engine, unsigned forks)

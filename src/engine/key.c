@@ -66,25 +66,6 @@ static int load_defaults(struct auth_key *out)
 	return rc == 1 ? load_default(MACHINE_FILE, out) : rc;
 }
 
-static int load_line(const char *line, struct auth_key *out)
-{
-	const char *fault = auth_key_parse(line, strlen(line), out);
-
-	if (fault)
-		log_error("client", "RDMA_KEY: %s", fault);
-	return fault ? -EINVAL : 0;
-}
-
-static int load_file(const char *file, bool named, struct auth_key *out)
-{
-	int rc = named ? auth_key_load(file, out) : load_defaults(out);
-
-	if (rc != -ENOENT)
-		return rc;
-	log_error("client", "%s: there is no such file of a key; rdmactl key new makes one", file);
-	return -EINVAL;
-}
-
 static int find_user(const char *name, uid_t *out)
 {
 	char buffer[4096], *end;
@@ -96,10 +77,9 @@ static int find_user(const char *name, uid_t *out)
 		return 0;
 	}
 	getpwnam_r(name, &entry, buffer, sizeof(buffer), &found);
-	if (!found) {
-		log_error("client", "the servers' user \"%s\" is no user of this machine, and no number of one", name);
-		return -EINVAL;
-	}
+	if (!found)
+		return log_fail(-EINVAL, "client",
+				"the servers' user \"%s\" is no user of this machine, and no number of one", name);
 	*out = found->pw_uid;
 	return 0;
 }
@@ -121,13 +101,23 @@ static int take_munge(const struct engine_key_source *source, struct engine_key 
 
 static int take_key(const struct engine_key_source *source, struct engine_key *key)
 {
-	const char *file = source->file;
+	const char *file = source->file, *fault;
+	int rc;
 
 	key->from_all = source->line && *source->line && (!file || !*file);
 	if (!file || !*file)
 		file = secure_getenv("RDMAD_KEY_FILE");
 	key->everywhere = key->from_all || (file && *file);
-	return key->from_all ? load_line(source->line, &key->key) : load_file(file, key->everywhere, &key->key);
+	if (key->from_all) {
+		fault = auth_key_parse(source->line, strlen(source->line), &key->key);
+		if (fault)
+			log_error("client", "RDMA_KEY: %s", fault);
+		return fault ? -EINVAL : 0;
+	}
+	rc = key->everywhere ? auth_key_load(file, &key->key) : load_defaults(&key->key);
+	if (rc != -ENOENT)
+		return rc;
+	return log_fail(-EINVAL, "client", "%s: there is no such file of a key; rdmactl key new makes one", file);
 }
 
 int engine_key_create(const struct engine_key_source *source, struct engine_key **out)
@@ -232,19 +222,6 @@ uid_t engine_key_server(const struct engine_key *key)
 	return key ? key->server : 0;
 }
 
-/* A client with a ticket that is none is treated as if it had a wrong key. */
-static const struct auth_key *find_key(const struct engine_key *key, const struct wire_request *asked,
-				       struct auth_key *room)
-{
-	const struct auth_key *found = NULL;
-
-	if (asked->key_id == AUTH_ID_TICKET)
-		found = find_ticket(key, asked->count, asked->size, room);
-	else if (asked->key_id == key->key.id)
-		found = &key->key;
-	return found ? found : &key->nobody;
-}
-
 const struct auth_key *engine_key_to(const struct engine_key *key, const struct sockaddr *sa)
 {
 	bool near = sa->sa_family == AF_UNIX || address_is_loopback(sa);
@@ -261,7 +238,12 @@ enum wire_reason engine_key_from(const struct engine_key *key, const struct fabr
 	if (asked->key_id == AUTH_ID_MUNGE)
 		return WIRE_REASON_KEY;
 	if (asked->key_id && key) {
-		*out = find_key(key, asked, room);
+		if (asked->key_id == AUTH_ID_TICKET)
+			*out = find_ticket(key, asked->count, asked->size, room);
+		else if (asked->key_id == key->key.id)
+			*out = &key->key;
+		if (!*out) /* a client with a ticket that is none is treated as if it had a wrong key */
+			*out = &key->nobody;
 		return WIRE_REASON_NONE;
 	}
 	fabric_request_source(request, &source);

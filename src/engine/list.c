@@ -73,8 +73,8 @@ static int list_ask(struct listing *l)
 
 int list_broken(const struct list_kind *kind)
 {
-	log_error(kind->room, "the list of %s is broken: the server does not keep to the protocol", kind->things);
-	return -EPROTO;
+	return log_fail(-EPROTO, kind->room, "the list of %s is broken: the server does not keep to the protocol",
+			kind->things);
 }
 
 /* A page without an entry, or from which nothing goes forward, must be the last, or a server could keep us for ever. */

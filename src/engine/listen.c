@@ -58,19 +58,10 @@ static void door_close(struct door *door)
 	engine_fabric_release(door->fabric);
 }
 
-static int door_watch_all(const struct doors_attr *attr, struct door *door)
-{
-	int fds[FABRIC_MAX_FDS], n = fabric_fds(door->queue, fds), rc = 0;
-
-	for (int i = 0; i < n && rc == 0; i++)
-		rc = door_watch(attr->room, attr->epoll, fds[i]);
-	return rc;
-}
-
 static int door_make(const struct doors_attr *attr, struct door *door, const struct fabric_transport *transport)
 {
 	static const struct fabric_queue_attr queue = {.completions = 16};
-	int rc;
+	int fds[FABRIC_MAX_FDS], n, rc;
 
 	*door = (struct door){.transport = transport};
 	rc = attr->fabric ? attr->fabric(attr->arg, transport, &door->fabric)
@@ -79,8 +70,9 @@ static int door_make(const struct doors_attr *attr, struct door *door, const str
 		rc = fabric_domain_create(door->fabric->fabric, &door->domain);
 	if (rc == 0)
 		rc = fabric_queue_create(door->domain, &queue, &door->queue);
-	if (rc == 0)
-		rc = door_watch_all(attr, door);
+	n = rc == 0 ? fabric_fds(door->queue, fds) : 0;
+	for (int i = 0; i < n && rc == 0; i++)
+		rc = door_watch(attr->room, attr->epoll, fds[i]);
 	return rc;
 }
 
@@ -115,20 +107,13 @@ static int door_listen(struct door *door, struct address *address)
 	return door->listeners ? 0 : rc;
 }
 
-static void doors_left_out(struct doors *doors, const struct fabric_transport *transport, const char *logged, int rc)
-{
-	size_t at = strlen(doors->why);
-
-	snprintf(doors->why + at, sizeof(doors->why) - at, "; %s: %s", transport->text,
-		 *logged ? logged : strerror(-rc));
-}
-
 /* What is no transport of this machine is left out, where the address leaves the choice. */
 static int doors_add(struct doors *doors, const struct doors_attr *attr, const struct fabric_transport *transport,
 		     struct address *address)
 {
 	struct door *door = &doors->door[doors->count];
 	bool must_be = *address->scheme != '\0';
+	size_t at = strlen(doors->why);
 	const char *logged;
 	int rc;
 
@@ -141,7 +126,8 @@ static int doors_add(struct doors *doors, const struct doors_attr *attr, const s
 		doors->count++;
 		return 0;
 	}
-	doors_left_out(doors, transport, logged, rc);
+	snprintf(doors->why + at, sizeof(doors->why) - at, "; %s: %s", transport->text,
+		 *logged ? logged : strerror(-rc));
 	door_close(door);
 	if (must_be || rc == -EADDRINUSE) {
 		/* For an address of sockets the log says no more than this does. */
@@ -168,8 +154,8 @@ int doors_open(struct doors *doors, const struct doors_attr *attr, struct addres
 		doors_close(doors);
 	if (rc != 0 || doors->count)
 		return rc;
-	log_error(attr->room, "%s: this machine has no transport to listen there%s", attr->url, doors->why);
-	return -EADDRNOTAVAIL;
+	return log_fail(-EADDRNOTAVAIL, attr->room, "%s: this machine has no transport to listen there%s", attr->url,
+			doors->why);
 }
 
 void doors_close(struct doors *doors)

@@ -90,15 +90,6 @@ void progress_lock(struct progress *p)
 	must(p->depth && p->inside);
 }
 
-/* What was logged here is lost to rdmad_error() of the caller, unless it is said there again. */
-static void progress_keep_errors(struct progress *p)
-{
-	if (likely(!*log_last()))
-		return;
-	snprintf(p->said, sizeof(p->said), "%s", log_last());
-	log_clear_last();
-}
-
 /* Turn; true: there is nothing more, and the descriptors tell when there is. */
 static bool progress_serve(struct progress *p)
 {
@@ -110,7 +101,10 @@ static bool progress_serve(struct progress *p)
 		fabric_arm(conn_group_queue(engine_group(p->engine)));
 		work = engine_serve(p->engine);
 	}
-	progress_keep_errors(p);
+	if (unlikely(*log_last())) { /* lost to rdmad_error() of the caller, unless it is said there again */
+		snprintf(p->said, sizeof(p->said), "%s", log_last());
+		log_clear_last();
+	}
 	return !work;
 }
 
@@ -140,18 +134,11 @@ static int progress_look(struct progress *p, nfds_t *count)
 	return p->asleep ? until_deadline(p) : 0;
 }
 
-/* Whether a caller roused us. */
-static bool progress_sleep(struct progress *p, nfds_t count, int timeout)
-{
-	uint64_t roused;
-
-	return poll(p->fds, count, timeout) > 0 && p->fds[0].revents && read(p->wake, &roused, sizeof(roused)) > 0;
-}
-
 static void *progress_run(void *arg)
 {
 	struct progress *p = arg;
-	bool roused = false;
+	bool roused = false; /* by a caller */
+	uint64_t told;
 
 	while (!atomic_load(&p->stop)) {
 		int timeout = STEP_ASIDE_MS;
@@ -161,25 +148,16 @@ static void *progress_run(void *arg)
 			timeout = progress_look(p, &count);
 			pthread_mutex_unlock(&p->lock);
 		}
-		roused = progress_sleep(p, count, timeout);
+		roused =
+			poll(p->fds, count, timeout) > 0 && p->fds[0].revents && read(p->wake, &told, sizeof(told)) > 0;
 	}
 	return NULL;
-}
-
-static void collect_fds(struct progress *p)
-{
-	int fds[FABRIC_MAX_FDS];
-	int n = fabric_fds(conn_group_queue(engine_group(p->engine)), fds);
-
-	p->fds[p->count++] = (struct pollfd){.fd = p->wake, .events = POLLIN};
-	for (int i = 0; i < n; i++)
-		p->fds[p->count++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
 }
 
 int progress_create(struct engine *engine, struct progress **out)
 {
 	struct progress *p = calloc(1, sizeof(*p));
-	int rc;
+	int fds[FABRIC_MAX_FDS], n, rc;
 
 	if (!p)
 		return -ENOMEM;
@@ -189,7 +167,10 @@ int progress_create(struct engine *engine, struct progress **out)
 	rc = p->wake < 0 ? -errno : 0;
 	if (rc != 0)
 		goto free_progress;
-	collect_fds(p);
+	p->fds[p->count++] = (struct pollfd){.fd = p->wake, .events = POLLIN};
+	n = fabric_fds(conn_group_queue(engine_group(engine)), fds);
+	for (int i = 0; i < n; i++)
+		p->fds[p->count++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
 	rc = thread_start(&p->thread, "rdmad-progress", progress_run, p);
 	if (rc != 0)
 		goto close_wake;
