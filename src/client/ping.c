@@ -90,14 +90,11 @@ static const struct conn_ops ping_ops = {
 static int check_options(const char *server, const struct rdmad_ping_options *options, struct rdmad_ping **out)
 {
 	log_clear_last();
-	if (!server || !options || !out) {
-		log_error("ping", "rdmad_ping_open needs a server, options and a place for the handle");
-		return -EINVAL;
-	}
-	if (options->size > RDMAD_PING_SIZE_MAX) {
-		log_error("ping", "a ping of %u bytes; at most %u fit a message", options->size, RDMAD_PING_SIZE_MAX);
-		return -EINVAL;
-	}
+	if (!server || !options || !out)
+		return log_fail(-EINVAL, "ping", "rdmad_ping_open needs a server, options and a place for the handle");
+	if (options->size > RDMAD_PING_SIZE_MAX)
+		return log_fail(-EINVAL, "ping", "a ping of %u bytes; at most %u fit a message", options->size,
+				RDMAD_PING_SIZE_MAX);
 	return 0;
 }
 
@@ -148,8 +145,7 @@ static int ping_begin(const struct rdmad_ping *ping, bool whole)
 	log_clear_last();
 	if (likely(ping && whole))
 		return client_owned("ping", ping->forks);
-	log_error("ping", "this needs a handle, and to receive a place for the time");
-	return -EINVAL;
+	return log_fail(-EINVAL, "ping", "this needs a handle, and to receive a place for the time");
 }
 
 static int ping_ended(const struct rdmad_ping *ping)
@@ -164,10 +160,9 @@ static int send_ping(struct rdmad_ping *ping)
 
 	if (!ping->conn)
 		return ping_ended(ping);
-	if (ping->sent - ping->received >= ping->options.depth) {
-		log_error("ping", "%u pings are out, as many as may be: receive first", ping->options.depth);
-		return -EAGAIN;
-	}
+	if (ping->sent - ping->received >= ping->options.depth)
+		return log_fail(-EAGAIN, "ping", "%u pings are out, as many as may be: receive first",
+				ping->options.depth);
 	record = conn_reserve(ping->conn, ping->options.size, NULL);
 	if (!record) {
 		log_error("ping", "there is no room for a ping now: receive first");
@@ -222,10 +217,8 @@ static int receive_pong(struct rdmad_ping *ping, uint64_t *rtt_ns)
 	struct pong *pong;
 	int rc;
 
-	if (ping->received == ping->sent) {
-		log_error("ping", "no ping is out: send one first");
-		return -EINVAL;
-	}
+	if (ping->received == ping->sent)
+		return log_fail(-EINVAL, "ping", "no ping is out: send one first");
 	rc = engine_block(ping->engine, &b, ping->engine_options.timeout);
 	if (rc == -ETIMEDOUT)
 		log_error("ping", "no pong after %llu ms",
@@ -236,10 +229,9 @@ static int receive_pong(struct rdmad_ping *ping, uint64_t *rtt_ns)
 		return ping_ended(ping);
 	pong = &ping->pongs[ping->received++ % ping->options.depth];
 	*rtt_ns = pong->time;
-	if (pong->bad) {
-		log_error("ping", "pong %llu has not the bytes of its ping", (unsigned long long)ping->received);
-		return -EBADMSG;
-	}
+	if (pong->bad)
+		return log_fail(-EBADMSG, "ping", "pong %llu has not the bytes of its ping",
+				(unsigned long long)ping->received);
 	return 0;
 }
 

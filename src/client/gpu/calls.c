@@ -9,26 +9,19 @@ static int64_t job_check(const struct rdmad_gpu *gpu, const struct rdmad_gpu_job
 	const char *why;
 	int64_t output;
 
-	if (!job->input || !job->output) {
-		log_error("gpu", "a job needs an input, and room for the output");
-		return -EINVAL;
-	}
-	if (job->input_size > gpu->session.size_max) {
-		log_error("gpu", "an input of %zu bytes; this session takes at most %u, see size_max", job->input_size,
-			  gpu->session.size_max);
-		return -EMSGSIZE;
-	}
+	if (!job->input || !job->output)
+		return log_fail(-EINVAL, "gpu", "a job needs an input, and room for the output");
+	if (job->input_size > gpu->session.size_max)
+		return log_fail(-EMSGSIZE, "gpu", "an input of %zu bytes; this session takes at most %u, see size_max",
+				job->input_size, gpu->session.size_max);
 	output = wire_gpu_operation_output(job->op, job->param, (uint32_t)job->input_size, &why);
-	if (output < 0) {
-		log_error("gpu", "operation %u (%s) of %zu byte%s: %s", job->op, wire_gpu_operation_name(job->op),
-			  job->input_size, job->input_size == 1 ? "" : "s", why);
-		return -EINVAL;
-	}
-	if ((uint64_t)output > job->output_size || output > gpu->session.size_max) {
-		log_error("gpu", "the output has %lld bytes; there is room for %zu", (long long)output,
-			  job->output_size);
-		return -EMSGSIZE;
-	}
+	if (output < 0)
+		return log_fail(-EINVAL, "gpu", "operation %u (%s) of %zu byte%s: %s", job->op,
+				wire_gpu_operation_name(job->op), job->input_size, job->input_size == 1 ? "" : "s",
+				why);
+	if ((uint64_t)output > job->output_size || output > gpu->session.size_max)
+		return log_fail(-EMSGSIZE, "gpu", "the output has %lld bytes; there is room for %zu", (long long)output,
+				job->output_size);
 	return output;
 }
 
@@ -64,10 +57,8 @@ static int session_take_job(struct rdmad_gpu *gpu, const struct rdmad_gpu_job *a
 		return (int)output;
 	if (!gpu->conn)
 		return client_gpu_ended(gpu);
-	if (gpu->terminated) {
-		log_error("gpu", "the session was terminated, and takes no more jobs");
-		return -ENOTCONN;
-	}
+	if (gpu->terminated)
+		return log_fail(-ENOTCONN, "gpu", "the session was terminated, and takes no more jobs");
 	job = job_take(&gpu->jobs, asked->id, !done, &rc);
 	if (!job && rc == -EEXIST)
 		log_error("gpu", "a job with the id %u is outstanding, or its result not dequeued", asked->id);

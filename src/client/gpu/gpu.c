@@ -236,20 +236,17 @@ int client_gpu_begin(const struct rdmad_gpu *gpu)
 	log_clear_last();
 	if (likely(gpu))
 		return client_owned("gpu", gpu->forks);
-	log_error("gpu", "the handle is NULL: open one with rdmad_gpu_open");
-	return -EINVAL;
+	return log_fail(-EINVAL, "gpu", "the handle is NULL: open one with rdmad_gpu_open");
 }
 
 int client_gpu_lacks(const char *function, const char *what)
 {
-	log_error("gpu", "%s needs %s", function, what);
-	return -EINVAL;
+	return log_fail(-EINVAL, "gpu", "%s needs %s", function, what);
 }
 
 int client_gpu_ended(const struct rdmad_gpu *gpu)
 {
-	log_error("gpu", "the session has ended: %s", gpu->reason);
-	return -ENOTCONN;
+	return log_fail(-ENOTCONN, "gpu", "the session has ended: %s", gpu->reason);
 }
 
 /*
@@ -362,10 +359,8 @@ static int session_connect(const char *server, const struct rdmad_options *optio
 	struct rdmad_gpu *gpu = calloc(1, sizeof(*gpu));
 	int rc;
 
-	if (!gpu) {
-		log_error("gpu", "no memory for a session");
-		return -ENOMEM;
-	}
+	if (!gpu)
+		return log_fail(-ENOMEM, "gpu", "no memory for a session");
 	gpu->forks = client_forks;
 	list_init(&gpu->waiting);
 	list_init(&gpu->results);
@@ -394,11 +389,10 @@ static int session_granted(struct rdmad_gpu *gpu, uint32_t size_max)
 	const struct wire_gpu_ring *ring = &gpu->ring;
 	struct rdmad_gpu_session *session = &gpu->session;
 
-	if (ring->payload < size_max) {
-		log_error("gpu", "jobs of %u bytes; the server takes at most %u, see gpu.memory in its rdmad.conf",
-			  size_max, ring->payload);
-		return -EMSGSIZE;
-	}
+	if (ring->payload < size_max)
+		return log_fail(-EMSGSIZE, "gpu",
+				"jobs of %u bytes; the server takes at most %u, see gpu.memory in its rdmad.conf",
+				size_max, ring->payload);
 	copy_text(gpu->backend, sizeof(gpu->backend), ring->backend, strnlen(ring->backend, sizeof(ring->backend)));
 	copy_text(gpu->device, sizeof(gpu->device), ring->device, strnlen(ring->device, sizeof(ring->device)));
 	session->backend = gpu->backend;
@@ -440,19 +434,13 @@ static int open_session(struct rdmad_gpu *gpu, const struct rdmad_gpu_options *o
 static int check_options(const char *server, const struct rdmad_gpu_options *options, struct rdmad_gpu **out)
 {
 	log_clear_last();
-	if (!server || !options || !out) {
-		log_error("gpu", "rdmad_gpu_open needs a server, options and a place for the handle");
-		return -EINVAL;
-	}
-	if ((unsigned)options->mode > RDMAD_GPU_QUEUE) {
-		log_error("gpu", "there is no mode %u", (unsigned)options->mode);
-		return -EINVAL;
-	}
-	if (options->size_max > RDMAD_GPU_SIZE_MAX || options->outstanding > RDMAD_GPU_OUTSTANDING) {
-		log_error("gpu", "size_max is at most %u, and outstanding %u", RDMAD_GPU_SIZE_MAX,
-			  RDMAD_GPU_OUTSTANDING);
-		return -EINVAL;
-	}
+	if (!server || !options || !out)
+		return log_fail(-EINVAL, "gpu", "rdmad_gpu_open needs a server, options and a place for the handle");
+	if ((unsigned)options->mode > RDMAD_GPU_QUEUE)
+		return log_fail(-EINVAL, "gpu", "there is no mode %u", (unsigned)options->mode);
+	if (options->size_max > RDMAD_GPU_SIZE_MAX || options->outstanding > RDMAD_GPU_OUTSTANDING)
+		return log_fail(-EINVAL, "gpu", "size_max is at most %u, and outstanding %u", RDMAD_GPU_SIZE_MAX,
+				RDMAD_GPU_OUTSTANDING);
 	return 0;
 }
 
@@ -506,30 +494,24 @@ static int jobs_done(struct blocking *b)
 	return 0;
 }
 
-static int session_terminate(struct rdmad_gpu *gpu)
-{
-	struct blocking b = {.handle = gpu, .submit = jobs_done, .await = client_gpu_await_job};
-	int rc = engine_block(gpu->engine, &b, gpu->options.timeout);
-
-	if (rc == -ETIMEDOUT)
-		log_error("gpu", "%u jobs are not done after %llu ms", client_gpu_undone(gpu),
-			  (unsigned long long)(gpu->options.timeout / TIME_MS));
-	if (rc != 0)
-		return rc;
-	if (!gpu->conn)
-		return client_gpu_ended(gpu);
-	gpu->terminated = true;
-	return session_ask(gpu, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, "", 0);
-}
-
 int rdmad_gpu_terminate(struct rdmad_gpu *gpu)
 {
+	struct blocking b = {.handle = gpu, .submit = jobs_done, .await = client_gpu_await_job};
 	int rc = client_gpu_begin(gpu);
 
 	if (rc != 0)
 		return rc;
 	engine_enter(gpu->engine);
-	rc = session_terminate(gpu);
+	rc = engine_block(gpu->engine, &b, gpu->options.timeout);
+	if (rc == -ETIMEDOUT)
+		log_error("gpu", "%u jobs are not done after %llu ms", client_gpu_undone(gpu),
+			  (unsigned long long)(gpu->options.timeout / TIME_MS));
+	if (rc == 0 && !gpu->conn) {
+		rc = client_gpu_ended(gpu);
+	} else if (rc == 0) {
+		gpu->terminated = true;
+		rc = session_ask(gpu, WIRE_OP_GPU_JOB, WIRE_GPU_TERMINATE, "", 0);
+	}
 	engine_leave(gpu->engine);
 	return client_end("gpu", "terminate", rc);
 }
@@ -597,10 +579,8 @@ int rdmad_gpu_server_info(const char *server, const struct rdmad_options *option
 	int rc;
 
 	log_clear_last();
-	if (!server || !info) {
-		log_error("gpu", "rdmad_gpu_server_info needs a server and a place for the answer");
-		return -EINVAL;
-	}
+	if (!server || !info)
+		return log_fail(-EINVAL, "gpu", "rdmad_gpu_server_info needs a server and a place for the answer");
 	rc = session_connect(server, options, 0, &gpu);
 	if (rc != 0)
 		return rc;

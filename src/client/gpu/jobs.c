@@ -55,18 +55,14 @@ static uint32_t place_of(const struct job_table *table, uint32_t id)
 	return at;
 }
 
-/* Whether a job whose home is `at_home` may move from `from` back to `to`. */
-static bool place_may_move(const struct job_table *table, uint32_t to, uint32_t from, uint32_t at_home)
-{
-	return ((from - at_home) & table->mask) >= ((from - to) & table->mask);
-}
-
 static void place_forget(struct job_table *table, uint32_t id)
 {
 	uint32_t hole = place_of(table, id), at = hole;
 
 	while (table->place[at = (at + 1) & table->mask]) {
-		if (!place_may_move(table, hole, at, place_home(table, table->job[table->place[at] - 1].id)))
+		uint32_t home = place_home(table, table->job[table->place[at] - 1].id);
+
+		if (((at - home) & table->mask) < ((at - hole) & table->mask)) /* its home is behind the hole */
 			continue;
 		table->place[hole] = table->place[at];
 		hole = at;

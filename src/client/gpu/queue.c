@@ -205,19 +205,14 @@ static void flights_write(struct rdmad_gpu *gpu)
  * Reading
  */
 
-/* Its line or descriptor said that it is there, or it should be soon. */
-static bool result_is_due(const struct client_gpu_queues *q, uint32_t queue, uint64_t index)
-{
-	return index < q->pair[queue].done || q->asked - q->sent[cell_of(q, queue, index)] >= q->expect - q->expect / 8;
-}
-
 /* Results up to index `end` of a queue, of which some may be there; room for the lines is left. */
 static void checks_add(struct client_gpu_queues *q, struct conn_part *parts, uint32_t queue, uint64_t end)
 {
 	for (uint64_t i = q->pair[queue].received; i < end && q->checks + 1 < CONN_CHAIN_MAX; i++) {
 		uint32_t cell = cell_of(q, queue, i);
 		const struct job *job = q->job[cell];
-		bool whole = result_is_due(q, queue, i);
+		/* Its line or descriptor said that it is there, or it should be soon. */
+		bool whole = i < q->pair[queue].done || q->asked - q->sent[cell] >= q->expect - q->expect / 8;
 
 		parts[q->checks] = (struct conn_part){
 			.opcode = FABRIC_READ,

@@ -106,10 +106,8 @@ static int item_submit(struct batch *b, size_t i)
 		return kv_submit_exists(b->kv, item->key, item->key_len, plain_done, handle);
 	if (b->each)
 		return kv_submit_get(b->kv, item->key, item->key_len, plain_done, handle);
-	if (!item->value && item->value_len) {
-		log_error("kv", "the value of item %zu is NULL but has a length", i);
-		return -EINVAL;
-	}
+	if (!item->value && item->value_len)
+		return log_fail(-EINVAL, "kv", "the value of item %zu is NULL but has a length", i);
 	if (b->options)
 		return kv_submit_put(b->kv, item->key, item->key_len, item->value, item->value_len, b->options,
 				     put_done, handle);
@@ -182,10 +180,8 @@ static int batch_inside(struct batch *b)
 		return rc;
 	kv_timeout_begin(kv);
 	b->handles = calloc(b->count + 1, sizeof(b->handles[0]));
-	if (!b->handles) {
-		log_error("kv", "no memory for %zu items", b->count);
-		return -ENOMEM;
-	}
+	if (!b->handles)
+		return log_fail(-ENOMEM, "kv", "no memory for %zu items", b->count);
 	for (size_t i = 0; i < b->count; i++) {
 		b->handles[i].batch = b;
 		*status_of(b, i) = PENDING;
@@ -302,11 +298,6 @@ struct many {
 	} one[];
 };
 
-static int *many_status(const struct many *many, size_t i)
-{
-	return many->places ? &many->places[i].status : &many->items[i].status;
-}
-
 static void one_done(void *arg, const struct kv_result *result)
 {
 	struct one *one = arg;
@@ -314,7 +305,10 @@ static void one_done(void *arg, const struct kv_result *result)
 	size_t i = (size_t)(one - many->one);
 	int status = result->status;
 
-	*many_status(many, i) = status;
+	if (many->places)
+		many->places[i].status = status;
+	else
+		many->items[i].status = status;
 	if (many->places && (status == 0 || status == -EMSGSIZE))
 		many->places[i].value_len = result->value_len;
 	if (status != 0 && !(status == -ENOENT && (many->places || many->exists))) {
@@ -343,10 +337,8 @@ static int one_submit(struct kv *kv, struct many *many, size_t i)
 	const struct kv_place *place = many->places ? &many->places[i] : NULL;
 	struct ask ask = {.op = WIRE_OP_EXISTS};
 
-	if (place && !(place->buffer && place->size)) {
-		log_error("kv", "item %zu has no buffer", i);
-		return -EINVAL;
-	}
+	if (place && !(place->buffer && place->size))
+		return log_fail(-EINVAL, "kv", "item %zu has no buffer", i);
 	if (place) {
 		ask = (struct ask){.op = WIRE_OP_GET_INTO, .into = place->buffer, .into_size = place->size};
 		ask.key = place->key;
@@ -367,10 +359,8 @@ static int64_t many_submit(struct kv *kv, const struct many *call, size_t count)
 	struct many *many = malloc(sizeof(*many) + count * sizeof(many->one[0]));
 	int rc = 0;
 
-	if (!many) {
-		log_error("kv", "no memory for %zu items", count);
-		return -ENOMEM;
-	}
+	if (!many)
+		return log_fail(-ENOMEM, "kv", "no memory for %zu items", count);
 	*many = *call;
 	while (rc == 0 && many->count < count) {
 		many->one[many->count].many = many;

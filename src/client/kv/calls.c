@@ -255,14 +255,11 @@ static int put_begin(const struct kv *kv, const struct kv_put_options *options, 
 		rc = kv_pieces_size(ask->value, ask->pieces, &ask->value_len);
 	if (rc != 0 || !options)
 		return rc;
-	if (condition > KV_IF_VERSION) {
-		log_error("kv", "%d is not a condition of a put", (int)options->condition);
-		return -EINVAL;
-	}
-	if (condition == KV_IF_VERSION && !options->version) {
-		log_error("kv", "no key has the version 0; a put of a key that is missing has KV_IF_ABSENT");
-		return -EINVAL;
-	}
+	if (condition > KV_IF_VERSION)
+		return log_fail(-EINVAL, "kv", "%d is not a condition of a put", (int)options->condition);
+	if (condition == KV_IF_VERSION && !options->version)
+		return log_fail(-EINVAL, "kv",
+				"no key has the version 0; a put of a key that is missing has KV_IF_ABSENT");
 	ask->flags = (unsigned)options->condition & KV_DURABLE ? WIRE_DURABLE : 0;
 	put->condition = condition;
 	put->version = options->version;

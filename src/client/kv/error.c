@@ -51,10 +51,8 @@ const char *kv_status_text(int status)
 
 int kv_unusable(const struct kv *kv)
 {
-	if (!kv) {
-		log_error("kv", "the handle is NULL: open one with kv_open");
-		return -EINVAL;
-	}
+	if (!kv)
+		return log_fail(-EINVAL, "kv", "the handle is NULL: open one with kv_open");
 	return client_owned("kv", kv->forks);
 }
 
@@ -64,8 +62,7 @@ int kv_begin_given(const struct kv *kv, bool given, const char *needs)
 
 	if (rc != 0 || given)
 		return rc;
-	log_error("kv", "%s", needs);
-	return -EINVAL;
+	return log_fail(-EINVAL, "kv", "%s", needs);
 }
 
 static void explain_rejoin(const struct kv *kv, const char *what)

@@ -49,15 +49,11 @@ int kv_open_options(const char *server, const struct rdmad_options *options, voi
 	if (rc != 0)
 		return rc;
 	log_clear_last();
-	if (!server || !kv_handle) {
-		log_error("kv", "kv_open needs a server and a place for the handle");
-		return -EINVAL;
-	}
+	if (!server || !kv_handle)
+		return log_fail(-EINVAL, "kv", "kv_open needs a server and a place for the handle");
 	kv = kv_new(server, options);
-	if (!kv) {
-		log_error("kv", "no memory for a handle");
-		return -ENOMEM;
-	}
+	if (!kv)
+		return log_fail(-ENOMEM, "kv", "no memory for a handle");
 	rc = kv_join(kv, share ? ((struct kv *)share)->engine : NULL);
 	if (rc != 0) {
 		kv_free(kv);

@@ -62,13 +62,6 @@ static void push_give(struct kv_push *p)
 	}
 }
 
-/* Room for those of a message of the server is left: what it pushes is always taken, as it does not expect to be asked
- * for that again. */
-static bool push_room(const struct kv *kv, uint64_t size)
-{
-	return kv->free_pushes > WIRE_PUSHES && conn_push_room(kv->conn, size);
-}
-
 static struct kv_push *push_take(struct request *r, struct kv *kv,
 				 void (*done)(struct conn_transfer *wire, enum fabric_status status))
 {
@@ -224,8 +217,9 @@ int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct re
 	way = large_way(kv, ask, size, &plan);
 	if (way == WIRE_WAY_NONE)
 		return -EMSGSIZE;
-	/* One that went another way would hold up those behind it, whose values were dropped then. */
-	if (way == WIRE_WAY_PUSHED && !push_room(kv, size))
+	/* One that went another way would hold up those behind it, whose values were dropped then. Room for those of a
+	 * message of the server is left: what it pushes is always taken, as it does not expect to be asked again. */
+	if (way == WIRE_WAY_PUSHED && (kv->free_pushes <= WIRE_PUSHES || !conn_push_room(kv->conn, size)))
 		return kv_no_room(kv);
 	/* Whether it could leave now is to be known before anything is registered for it. What waits travels meanwhile;
 	 * where nothing is to be registered, or the value goes along, it shares a message with this request. */

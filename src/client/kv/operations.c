@@ -218,22 +218,18 @@ KV_INLINE int encode_small(struct kv *kv, const struct ask *ask, struct request 
 /* Refuses what can be refused of a request before it is built. */
 KV_INLINE int check_key(struct kv *kv, size_t key_len, size_t value_len)
 {
-	if (unlikely(key_len < 1)) {
-		log_error("kv", "a request needs a key of at least one byte");
-		return -EINVAL;
-	}
-	if (unlikely(key_len > WIRE_KEY_MAX)) {
-		log_error("kv", "the key has %zu bytes; a key has at most %u", key_len, WIRE_KEY_MAX);
-		return -ENAMETOOLONG;
-	}
-	if (unlikely(value_len > kv->value_max)) {
-		log_error("kv",
-			  "the value has %zu bytes; by this transport the server takes at most %llu, see "
-			  "kv.value_max and kv.memory in its rdmad.conf, and its log; if that says that its memory is "
-			  "not registered for RDMA, tcp:// takes longer ones",
-			  value_len, (unsigned long long)kv->value_max);
-		return -EMSGSIZE;
-	}
+	if (unlikely(key_len < 1))
+		return log_fail(-EINVAL, "kv", "a request needs a key of at least one byte");
+	if (unlikely(key_len > WIRE_KEY_MAX))
+		return log_fail(-ENAMETOOLONG, "kv", "the key has %zu bytes; a key has at most %u", key_len,
+				WIRE_KEY_MAX);
+	if (unlikely(value_len > kv->value_max))
+		return log_fail(
+			-EMSGSIZE, "kv",
+			"the value has %zu bytes; by this transport the server takes at most %llu, see "
+			"kv.value_max and kv.memory in its rdmad.conf, and its log; if that says that its memory is "
+			"not registered for RDMA, tcp:// takes longer ones",
+			value_len, (unsigned long long)kv->value_max);
 	if (unlikely(!kv->taking))
 		return kv_not_taking(kv);
 	return likely(kv->free != KV_SLOTS) ? 0 : kv_slots_grow(kv);
@@ -241,8 +237,7 @@ KV_INLINE int check_key(struct kv *kv, size_t key_len, size_t value_len)
 
 static __attribute__((cold, noinline)) int no_leases(const struct kv *kv)
 {
-	log_error("kv", "the server at %s has no leases: it is an older one", kv->server);
-	return -EOPNOTSUPP;
+	return log_fail(-EOPNOTSUPP, "kv", "the server at %s has no leases: it is an older one", kv->server);
 }
 
 /* A request without a key goes by the rules of one with any. */
@@ -250,10 +245,8 @@ KV_INLINE int ask_check(struct kv *kv, const struct ask *ask)
 {
 	int rc;
 
-	if (unlikely(!ask->value && ask->value_len)) {
-		log_error("kv", "the value is NULL but has a length");
-		return -EINVAL;
-	}
+	if (unlikely(!ask->value && ask->value_len))
+		return log_fail(-EINVAL, "kv", "the value is NULL but has a length");
 	if (operations[ask->op].size == SIZE_KEYLESS)
 		return check_key(kv, 1, 0);
 	rc = check_key(kv, likely(ask->key) ? ask->key_len : 0, ask->value_len);
@@ -354,10 +347,8 @@ KV_INLINE int submit(struct kv *kv, int begun, const struct ask *ask)
 
 int kv_submit_result(struct kv *kv, int begun, struct ask *ask, kv_result_callback done, void *arg)
 {
-	if (begun == 0 && (!ask->key || !done)) {
-		log_error("kv", "a submitted request needs a key and a callback");
-		return -EINVAL;
-	}
+	if (begun == 0 && (!ask->key || !done))
+		return log_fail(-EINVAL, "kv", "a submitted request needs a key and a callback");
 	ask->result = done;
 	ask->arg = arg;
 	return submit(kv, begun, ask);

@@ -26,11 +26,10 @@ static int fetch_begin(const struct kv *kv, const struct kv_fetch *what, uint32_
 	if (rc != 0)
 		return rc;
 	what = what ? what : &all;
-	if ((unsigned)what->then > KV_THEN_EXPIRE || (!ask->into && ask->into_size)) {
-		log_error("kv", "a fetch needs a buffer where that has a size, and cannot be followed by %d",
-			  (int)what->then);
-		return -EINVAL;
-	}
+	if ((unsigned)what->then > KV_THEN_EXPIRE || (!ask->into && ask->into_size))
+		return log_fail(-EINVAL, "kv",
+				"a fetch needs a buffer where that has a size, and cannot be followed by %d",
+				(int)what->then);
 	*head = (struct kv_fetch_head){
 		.remote = {.length = ask->into_size}, /* a longer part is refused, and nothing follows */
 		.fetch = {what->offset, what->length, what->ttl_us, (uint32_t)what->then, flags},
@@ -106,10 +105,8 @@ static int fetch_value(void *kv_handle, const void *key, size_t key_len, const s
 	size_t size = WIRE_INLINE_MAX;
 	int rc;
 
-	if (!value || !value_len) {
-		log_error("kv", "what is read needs places for the value and its length");
-		return -EINVAL;
-	}
+	if (!value || !value_len)
+		return log_fail(-EINVAL, "kv", "what is read needs places for the value and its length");
 	*value = NULL;
 	do {
 		rc = kv_buffer_lend(kv_handle, size + 1, &buffer);
@@ -207,15 +204,12 @@ int kv_get_set(void *kv_handle, const void *key, size_t key_len, const void *val
  */
 static int edit_check(const struct kv *kv, uint64_t offset, const void *bytes, size_t len)
 {
-	if (!kv || (!bytes && len)) {
-		log_error("kv", "a write into a value needs a handle, and bytes where they have a length");
-		return -EINVAL;
-	}
-	if (offset != WIRE_APPEND && (len > kv->value_max || offset > kv->value_max - len)) {
-		log_error("kv", "%zu bytes at %llu are beyond the longest value, %llu bytes", len,
-			  (unsigned long long)offset, (unsigned long long)kv->value_max);
-		return -EMSGSIZE;
-	}
+	if (!kv || (!bytes && len))
+		return log_fail(-EINVAL, "kv",
+				"a write into a value needs a handle, and bytes where they have a length");
+	if (offset != WIRE_APPEND && (len > kv->value_max || offset > kv->value_max - len))
+		return log_fail(-EMSGSIZE, "kv", "%zu bytes at %llu are beyond the longest value, %llu bytes", len,
+				(unsigned long long)offset, (unsigned long long)kv->value_max);
 	return 0;
 }
 
@@ -245,11 +239,10 @@ static int edit_submit(struct kv *kv, uint64_t offset, const void *key, size_t k
 
 	if (rc != 0)
 		return rc;
-	if (edit_ask(&offset, key, key_len, bytes, len, &ask) != 0) {
-		log_error("kv", "key and bytes have %zu bytes, and this request has to fit a message of %u",
-			  key_len + len, WIRE_EAGER_MAX);
-		return -EMSGSIZE;
-	}
+	if (edit_ask(&offset, key, key_len, bytes, len, &ask) != 0)
+		return log_fail(-EMSGSIZE, "kv",
+				"key and bytes have %zu bytes, and this request has to fit a message of %u",
+				key_len + len, WIRE_EAGER_MAX);
 	return kv_submit_result(kv, kv_begin(kv), &ask, done, arg);
 }
 

@@ -129,17 +129,6 @@ static void place_done(void *arg, const struct kv_result *result)
 	q->done_tail = &place->next;
 }
 
-static int request_check(const struct kv_request *r)
-{
-	bool reads = r->op == KV_OP_GET && !r->value == !(r->value_len || r->pieces);
-
-	if ((unsigned)r->op <= KV_OP_LEASE && r->key && (r->op != KV_OP_GET || reads))
-		return 0;
-	log_error("kv", "a request of kv_submit needs an operation, a key, and with a buffer its length: operation %d",
-		  (int)r->op);
-	return -EINVAL;
-}
-
 static int place_submit(struct kv *kv, const struct kv_request *r, struct place *place)
 {
 	const struct kv_put_options put = {r->condition, r->version, r->ttl_us};
@@ -186,9 +175,15 @@ static int place_submit(struct kv *kv, const struct kv_request *r, struct place 
 static int queue_submit(struct kv *kv, struct kv_queue *q, const struct kv_request *r)
 {
 	struct place *place;
-	int rc = request_check(r);
+	int rc = 0;
 
-	if (rc == 0 && !q->free)
+	if ((unsigned)r->op > KV_OP_LEASE || !r->key ||
+	    (r->op == KV_OP_GET && (!r->value != !(r->value_len || r->pieces))))
+		return log_fail(
+			-EINVAL, "kv",
+			"a request of kv_submit needs an operation, a key, and with a buffer its length: operation %d",
+			(int)r->op);
+	if (!q->free)
 		rc = queue_grow(q, kv);
 	if (rc != 0)
 		return rc;

@@ -32,10 +32,8 @@ static int page_walk(const char *at, const char *end, kv_scan_callback each, voi
 		struct kv_meta meta;
 		const char *key;
 
-		if (!page_next(&at, end, &entry, &key)) {
-			log_error("kv", "the server sent a list of keys that cannot be read");
-			return -EPROTO;
-		}
+		if (!page_next(&at, end, &entry, &key))
+			return log_fail(-EPROTO, "kv", "the server sent a list of keys that cannot be read");
 		meta = (struct kv_meta){entry.meta.length, entry.meta.version, entry.meta.ttl};
 		rc = each(arg, key, entry.key_len, &meta);
 	}
@@ -65,14 +63,11 @@ static int scan_check(const struct kv *kv, const void *prefix, size_t prefix_len
 
 	if (rc != 0)
 		return rc;
-	if (!each || (!prefix && prefix_len)) {
-		log_error("kv", "a walk needs a callback, and a prefix where that has a length");
-		return -EINVAL;
-	}
-	if (prefix_len > WIRE_KEY_MAX) {
-		log_error("kv", "the prefix has %zu bytes; a key has at most %u", prefix_len, WIRE_KEY_MAX);
-		return -ENAMETOOLONG;
-	}
+	if (!each || (!prefix && prefix_len))
+		return log_fail(-EINVAL, "kv", "a walk needs a callback, and a prefix where that has a length");
+	if (prefix_len > WIRE_KEY_MAX)
+		return log_fail(-ENAMETOOLONG, "kv", "the prefix has %zu bytes; a key has at most %u", prefix_len,
+				WIRE_KEY_MAX);
 	return 0;
 }
 
@@ -206,10 +201,8 @@ int kv_delete_prefix(void *kv_handle, const void *prefix, size_t prefix_len, uin
 	if (rc != 0)
 		return rc;
 	d = calloc(1, sizeof(*d));
-	if (!d) {
-		log_error("kv", "no memory to delete keys");
-		return -ENOMEM;
-	}
+	if (!d)
+		return log_fail(-ENOMEM, "kv", "no memory to delete keys");
 	d->kv = kv_handle;
 	d->holders = 1;
 	rc = kv_each(kv_handle, prefix, prefix_len, delete_key, d);
