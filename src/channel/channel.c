@@ -57,16 +57,14 @@ static int timed_out(const char *what, uint64_t count, uint64_t timeout_us)
 {
 	if (!timeout_us)
 		return not_now(-ETIMEDOUT);
-	log_error("channel", "timed out after %llu us, waiting for %s: %llu bytes", (unsigned long long)timeout_us,
-		  what, (unsigned long long)count);
-	return -ETIMEDOUT;
+	return log_fail(-ETIMEDOUT, "channel", "timed out after %llu us, waiting for %s: %llu bytes",
+			(unsigned long long)timeout_us, what, (unsigned long long)count);
 }
 
 static int too_long(const struct rdmad_channel *channel, const char *what, size_t count)
 {
-	log_error("channel", "%s of %zu bytes, beyond the capacity of %llu", what, count,
-		  (unsigned long long)channel->capacity);
-	return -ENOSPC;
+	return log_fail(-ENOSPC, "channel", "%s of %zu bytes, beyond the capacity of %llu", what, count,
+			(unsigned long long)channel->capacity);
 }
 
 /*
@@ -128,9 +126,9 @@ static int sum_of(const struct iovec *pieces, int count, size_t *sum)
 	return 0;
 
 invalid:
-	log_error("channel", "%d pieces, or more bytes than there is memory; at most %d pieces go in one call", count,
-		  IOV_MAX);
-	return -EINVAL;
+	return log_fail(-EINVAL, "channel",
+			"%d pieces, or more bytes than there is memory; at most %d pieces go in one call", count,
+			IOV_MAX);
 }
 
 static bool has_count(const struct rdmad_channel *channel, enum channel_way way, size_t count)
@@ -318,10 +316,9 @@ int rdmad_channel_reserve(struct rdmad_channel *channel, size_t count, uint64_t 
 
 int rdmad_channel_commit(struct rdmad_channel *channel, size_t count)
 {
-	if (count > channel->out.reserved) {
-		log_error("channel", "a commit of %zu bytes where %zu are reserved", count, channel->out.reserved);
-		return -EINVAL;
-	}
+	if (count > channel->out.reserved)
+		return log_fail(-EINVAL, "channel", "a commit of %zu bytes where %zu are reserved", count,
+				channel->out.reserved);
 	channel_advance_out(channel, count);
 	return channel_ended(channel);
 }
@@ -419,10 +416,9 @@ int rdmad_channel_view(struct rdmad_channel *channel, size_t count, uint64_t tim
 
 int rdmad_channel_consume(struct rdmad_channel *channel, size_t count)
 {
-	if (count > channel_known_bytes(channel)) {
-		log_error("channel", "%zu bytes to consume where %zu were seen", count, channel_known_bytes(channel));
-		return -EINVAL;
-	}
+	if (count > channel_known_bytes(channel))
+		return log_fail(-EINVAL, "channel", "%zu bytes to consume where %zu were seen", count,
+				channel_known_bytes(channel));
 	channel_advance_in(channel, count);
 	return 0;
 }

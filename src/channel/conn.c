@@ -306,21 +306,17 @@ static void far_want(struct channel_far *far, uint64_t index)
 	conn_flush(far->conn);
 }
 
-/* A wait for a flush names an index that the peer cannot reach. */
-static bool far_flushed(const struct channel_far *far, uint64_t index)
-{
-	const struct channel_out *out = &far->channel.out;
-	uint64_t head = atomic_load(&out->head);
-
-	return index > head && atomic_load(&out->flushed) == head;
-}
-
 static bool far_reached(const struct channel_far *far, enum channel_way way, uint64_t index)
 {
 	const _Atomic uint64_t *it = way == CHANNEL_GET ? &far->head : &far->tail;
+	const struct channel_out *out = &far->channel.out;
+	uint64_t head;
 
-	return channel_far_ended(far) || far->resumed || atomic_load_explicit(it, memory_order_relaxed) >= index ||
-	       (way == CHANNEL_PUT && far_flushed(far, index));
+	if (channel_far_ended(far) || far->resumed || atomic_load_explicit(it, memory_order_relaxed) >= index)
+		return true;
+	head = atomic_load(&out->head);
+	/* A wait for a flush names an index that the peer cannot reach. */
+	return way == CHANNEL_PUT && index > head && atomic_load(&out->flushed) == head;
 }
 
 static struct timespec timespec_of(uint64_t ns)
@@ -483,9 +479,8 @@ static int far_goodbye(struct channel_far *far)
 		return channel_far_ended(far);
 	if (!far->relayed && atomic_load(&out->flushed) == atomic_load(&out->head))
 		return 0; /* it is at the peer's machine, whose program gets it later */
-	log_error("channel", "closed while %s had not got %llu bytes, which may be lost", far->peer,
-		  (unsigned long long)(atomic_load(&out->head) - far->got));
-	return -ETIMEDOUT;
+	return log_fail(-ETIMEDOUT, "channel", "closed while %s had not got %llu bytes, which may be lost", far->peer,
+			(unsigned long long)(atomic_load(&out->head) - far->got));
 }
 
 /* Inside; leaves. A connection that is still there ends without a word. */

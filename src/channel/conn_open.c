@@ -81,19 +81,6 @@ void channel_far_name(struct channel_far *far)
 	snprintf(far->peer, sizeof(far->peer), "%s", info.peer);
 }
 
-/* Why not, in the words of the end that refused, or in those of the connection's end. */
-static void far_explain(const struct channel_far *far, const struct channel_far_ask *ask, int rc)
-{
-	char words[512];
-
-	if (rc == -ETIMEDOUT)
-		log_error("channel", "%s/%s: nobody accepted in time; does its server call rdmad_channel_accept()?",
-			  ask->address, ask->name);
-	else
-		log_error("channel", "cannot open %s%s%s: %s", ask->address, *ask->name ? "/" : "", ask->name,
-			  log_printable(far->why[0] ? far->why : strerror(-rc), words, sizeof(words)));
-}
-
 /* Inside. */
 static int far_say_ask(struct channel_far *far, const struct channel_far_ask *ask, uint64_t timeout)
 {
@@ -143,6 +130,7 @@ static int far_try(const struct channel_far_ask *ask, const struct rdmad_channel
 		   const struct engine_options *engine, uint64_t latest, bool *again, struct rdmad_channel **out)
 {
 	struct channel_far *far = channel_far_new(ask->size, options);
+	char words[512];
 	bool asked;
 	int rc;
 
@@ -162,8 +150,13 @@ static int far_try(const struct channel_far_ask *ask, const struct rdmad_channel
 	}
 	*again = rc == -ECONNRESET && (!asked || far->state == CHANNEL_FAR_ASKING) && engine->away &&
 		 time_now() < latest;
-	if (asked && rc != -EREMOTE && !*again)
-		far_explain(far, ask, rc);
+	if (asked && rc == -ETIMEDOUT)
+		log_error("channel", "%s/%s: nobody accepted in time; does its server call rdmad_channel_accept()?",
+			  ask->address, ask->name);
+	else if (asked && rc != -EREMOTE &&
+		 !*again) /* in the words of the end that refused, or of the connection's end */
+		log_error("channel", "cannot open %s%s%s: %s", ask->address, *ask->name ? "/" : "", ask->name,
+			  log_printable(far->why[0] ? far->why : strerror(-rc), words, sizeof(words)));
 	channel_far_drop(far);
 	return rc;
 }

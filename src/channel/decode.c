@@ -57,11 +57,9 @@ static int source_wait(struct source *source, size_t count)
 	size_t capacity;
 	int rc;
 
-	if (!source->channel) {
-		log_error("channel", "%s: it ends after %zu bytes, and %zu more are needed", source->walk.field,
-			  source->have, count - (source->have - source->at));
-		return -ENODATA;
-	}
+	if (!source->channel)
+		return log_fail(-ENODATA, "channel", "%s: it ends after %zu bytes, and %zu more are needed",
+				source->walk.field, source->have, count - (source->have - source->at));
 	capacity = source->channel->capacity;
 	if (count <= capacity - source->at)
 		return source_view(source, source->at + count);
@@ -98,8 +96,8 @@ static int items_allocate(const struct channel_walk *walk, const struct rdmad_ty
 	*out = reallocarray(NULL, count, of->size);
 	if (*out)
 		return 0;
-	log_error("channel", "%s: no memory for %llu of %zu bytes", walk->field, (unsigned long long)count, of->size);
-	return -ENOMEM;
+	return log_fail(-ENOMEM, "channel", "%s: no memory for %llu of %zu bytes", walk->field,
+			(unsigned long long)count, of->size);
 }
 
 /* Read once, as source_get() does, whatever a peer does to its memory. */
@@ -386,9 +384,9 @@ __attribute__((noinline)) static int get_walking(struct rdmad_channel *channel, 
 	}
 	if (rc != -ETIMEDOUT || !source.moved)
 		return rc;
-	log_error("channel", "%s: its time was over in the midst of a value that is longer than the capacity",
-		  source.walk.field);
-	return -EIO;
+	return log_fail(-EIO, "channel",
+			"%s: its time was over in the midst of a value that is longer than the capacity",
+			source.walk.field);
 }
 
 int rdmad_channel_get_value(struct rdmad_channel *channel, const struct rdmad_type *type, void *value,

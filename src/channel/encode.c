@@ -98,8 +98,8 @@ static int encode_count(struct sink *sink, const struct rdmad_type *type, uint64
 	sink_put(sink, &count, sizeof(count));
 	if (items || !count)
 		return channel_count_check(&sink->walk, type, count);
-	log_error("channel", "%s: NULL, and a count of %llu", sink->walk.field, (unsigned long long)count);
-	return -EINVAL;
+	return log_fail(-EINVAL, "channel", "%s: NULL, and a count of %llu", sink->walk.field,
+			(unsigned long long)count);
 }
 
 static int encode_string(struct sink *sink, const struct rdmad_type *type, const void *value)
@@ -108,10 +108,9 @@ static int encode_string(struct sink *sink, const struct rdmad_type *type, const
 	size_t length;
 	int rc;
 
-	if (!text) {
-		log_error("channel", "%s: a string that is NULL; there are optional ones", sink->walk.field);
-		return -EINVAL;
-	}
+	if (!text)
+		return log_fail(-EINVAL, "channel", "%s: a string that is NULL; there are optional ones",
+				sink->walk.field);
 	length = strlen(text);
 	rc = encode_count(sink, type, length, text);
 	if (rc == 0)
@@ -200,8 +199,7 @@ ssize_t rdmad_type_encode(const struct rdmad_type *type, const void *value, void
 
 	if (length < 0 || (size_t)length <= room)
 		return length;
-	log_error("channel", "a value of %zd bytes, and there is room for %zu", length, room);
-	return -ENOSPC;
+	return log_fail(-ENOSPC, "channel", "a value of %zd bytes, and there is room for %zu", length, room);
 }
 
 /* Longer than the capacity: in one piece, which the ring takes bit by bit. */
@@ -211,10 +209,8 @@ static int put_long(struct rdmad_channel *channel, const struct rdmad_type *type
 	void *bytes = malloc(length);
 	int rc;
 
-	if (!bytes) {
-		log_error("channel", "no memory to encode a value of %zu bytes", length);
-		return -ENOMEM;
-	}
+	if (!bytes)
+		return log_fail(-ENOMEM, "channel", "no memory to encode a value of %zu bytes", length);
 	rc = (int)MIN(encode_into(type, value, bytes, length), 0);
 	if (rc == 0)
 		rc = rdmad_channel_put(channel, bytes, length, timeout_us);

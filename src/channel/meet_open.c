@@ -80,19 +80,6 @@ static int open_direct(const struct channel_url *url, const char *address, size_
 	return channel_far_ask(&ask, options, out);
 }
 
-/* Takes the addresses apart, and finds the ones to try. Returns how many. */
-static unsigned find_ways(const char *rdmad, const struct rdmad_channel_options *options, char *addresses,
-			  char *way[static WAYS])
-{
-	char *rest = addresses, *address;
-	unsigned n = 0;
-
-	while (n < WAYS && (address = strtok_r(rest, " ", &rest)))
-		if (may_lead(address, rdmad, options))
-			way[n++] = address;
-	return n;
-}
-
 /* In turn, until `end`. The listener may name addresses that lead into the void: each leaves time for those behind
  * it. */
 static int open_directs(const struct channel_url *url, char *addresses, const struct channel_ticket *ticket,
@@ -100,10 +87,13 @@ static int open_directs(const struct channel_url *url, char *addresses, const st
 			struct rdmad_channel **out)
 {
 	struct rdmad_channel_options timed = *options;
-	char *way[WAYS];
-	unsigned count = find_ways(url->address, options, addresses, way);
+	char *rest = addresses, *address, *way[WAYS];
+	unsigned count = 0;
 	int rc = -EREMOTE;
 
+	while (count < WAYS && (address = strtok_r(rest, " ", &rest)))
+		if (may_lead(address, url->address, options))
+			way[count++] = address;
 	for (unsigned i = 0; i < count && rc != 0; i++) {
 		channel_give_time(&timed, end, count - i);
 		log_hush_begin();

@@ -283,15 +283,13 @@ static int check_memory(int fd, size_t capacity, bool named)
 	size_t size = channel_shm_size(capacity);
 	struct stat st;
 
-	if (fstat(fd, &st) != 0 || (uint64_t)st.st_size != size) {
-		log_error("channel", "the peer's memory has not the %zu bytes of two rings of %zu", size, capacity);
-		return -EPROTO;
-	}
-	if (!named && !memfd_is_sealed(fd)) {
-		log_error("channel", "the peer's memory is not sealed, so that it could vanish; if its listener uses "
-				     "posix_memory, open it with posix_memory, too");
-		return -EPROTO;
-	}
+	if (fstat(fd, &st) != 0 || (uint64_t)st.st_size != size)
+		return log_fail(-EPROTO, "channel", "the peer's memory has not the %zu bytes of two rings of %zu", size,
+				capacity);
+	if (!named && !memfd_is_sealed(fd))
+		return log_fail(-EPROTO, "channel",
+				"the peer's memory is not sealed, so that it could vanish; if its listener uses "
+				"posix_memory, open it with posix_memory, too");
 	return 0;
 }
 

@@ -218,24 +218,12 @@ static void client_drop(struct pending_entry *entry, enum pending_reason reason)
 
 static const struct pending_attr clients = {.limit = PENDING, .stay = PENDING_TIME, .drop = client_drop};
 
-static void client_enter(struct shm_listener *listener, int fd)
-{
-	uint64_t now = time_now();
-	struct client *client = listener->client;
-
-	pending_has_place(&listener->pending, now); /* the first gives way at once */
-	while (pending_has(&client->pending))
-		client++;
-	client->listener = listener;
-	client->fd = fd;
-	pending_add(&listener->pending, &client->pending, now);
-}
-
 /* 0, -EAGAIN: no client has come; or why none can. */
 static int client_accept(struct shm_listener *listener)
 {
 	int fd = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct epoll_event event = {.events = EPOLLIN};
+	struct client *client = listener->client;
 	struct ucred peer;
 
 	if (fd < 0) {
@@ -256,7 +244,12 @@ static int client_accept(struct shm_listener *listener)
 		client_refuse(listener, fd, ENOMEM);
 		return 0;
 	}
-	client_enter(listener, fd);
+	pending_has_place(&listener->pending, time_now()); /* the first gives way at once */
+	while (pending_has(&client->pending))
+		client++;
+	client->listener = listener;
+	client->fd = fd;
+	pending_add(&listener->pending, &client->pending, time_now());
 	return 0;
 }
 

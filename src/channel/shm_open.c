@@ -17,9 +17,9 @@ struct opening {
 
 static int nobody_listens(const struct opening *opening)
 {
-	log_error("channel", "nobody listens on shm://%s for user %lu: a name is of one user of this machine",
-		  opening->url->name, (unsigned long)geteuid());
-	return -ENOENT;
+	return log_fail(-ENOENT, "channel",
+			"nobody listens on shm://%s for user %lu: a name is of one user of this machine",
+			opening->url->name, (unsigned long)geteuid());
 }
 
 static int opening_greet(const struct opening *opening)
@@ -32,10 +32,8 @@ static int opening_greet(const struct opening *opening)
 	};
 	struct ucred peer;
 
-	if (local_peer(opening->socket, &peer) != 0 || !local_is_own_user(peer.uid)) {
-		log_error("channel", "the listener on shm://%s is of another user", opening->url->name);
-		return -EACCES;
-	}
+	if (local_peer(opening->socket, &peer) != 0 || !local_is_own_user(peer.uid))
+		return log_fail(-EACCES, "channel", "the listener on shm://%s is of another user", opening->url->name);
 	memcpy(hello.name, opening->url->name, hello.name_len);
 	/* where the listener has closed, its refusal may be there to be read */
 	if (send(opening->socket, &hello, sizeof(hello), MSG_NOSIGNAL) == (ssize_t)sizeof(hello) || errno == EPIPE)
@@ -55,8 +53,8 @@ static int answer_await(const struct opening *opening)
 			return 0;
 		if (now < opening->until)
 			continue;
-		log_error("channel", "the listener on shm://%s did not accept in time", opening->url->name);
-		return -ETIMEDOUT;
+		return log_fail(-ETIMEDOUT, "channel", "the listener on shm://%s did not accept in time",
+				opening->url->name);
 	}
 }
 
@@ -98,10 +96,9 @@ static int answer_receive(const struct opening *opening, int fds[static WIRE_SHM
 	int count;
 	ssize_t n = local_take(opening->socket, &answer, sizeof(answer), fds, WIRE_SHM_FDS, &count);
 
-	if (n <= 0) {
-		log_error("channel", "the listener on shm://%s closed before it accepted", opening->url->name);
-		return -ENOENT;
-	}
+	if (n <= 0)
+		return log_fail(-ENOENT, "channel", "the listener on shm://%s closed before it accepted",
+				opening->url->name);
 	if (n != (ssize_t)sizeof(answer) || answer.magic != WIRE_SHM_MAGIC)
 		log_error("channel", "what answers on shm://%s is no channel", opening->url->name);
 	else if (answer.version != WIRE_SHM_VERSION)

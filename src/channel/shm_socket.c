@@ -36,12 +36,12 @@ static int directory_check(const char *path, unsigned mask)
 		close(fd);
 	if (rc != 0 || (st.st_uid == geteuid() && (st.st_mode & mask) == 0))
 		return rc;
-	log_error("channel",
-		  "%s, of the directory of channels, is of user %lu with mode %04o: it must be this user's, %lu, and "
-		  "nobody "
-		  "else may write there",
-		  path, (unsigned long)st.st_uid, (unsigned)st.st_mode & 07777u, (unsigned long)geteuid());
-	return -EACCES;
+	return log_fail(
+		-EACCES, "channel",
+		"%s, of the directory of channels, is of user %lu with mode %04o: it must be this user's, %lu, and "
+		"nobody "
+		"else may write there",
+		path, (unsigned long)st.st_uid, (unsigned)st.st_mode & 07777u, (unsigned long)geteuid());
 }
 
 int channel_shm_directory_check(const char *path)
@@ -71,9 +71,8 @@ int channel_shm_path(const char *directory, const char *name, struct sockaddr_un
 	n = snprintf(out->sun_path, sizeof(out->sun_path), "%s/%s", directory, file);
 	if (n < (int)sizeof(out->sun_path))
 		return 0;
-	log_error("channel", "%s/%s is longer than the path of a socket may be, %zu bytes", directory, file,
-		  sizeof(out->sun_path) - 1);
-	return -ENAMETOOLONG;
+	return log_fail(-ENAMETOOLONG, "channel", "%s/%s is longer than the path of a socket may be, %zu bytes",
+			directory, file, sizeof(out->sun_path) - 1);
 }
 
 void channel_shm_close_all(int fds[static WIRE_SHM_FDS])

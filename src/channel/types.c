@@ -52,25 +52,23 @@ bool channel_type_is_shaped(const struct rdmad_type *type)
 
 __attribute__((cold)) int channel_type_refuse(const struct channel_walk *walk)
 {
-	log_error("channel", "%s: its type makes no sense: kind, size, limit or what it is of", walk->field);
-	return -EINVAL;
+	return log_fail(-EINVAL, "channel", "%s: its type makes no sense: kind, size, limit or what it is of",
+			walk->field);
 }
 
 __attribute__((cold)) int channel_field_refuse(const struct rdmad_type *type, const struct rdmad_field *field)
 {
-	log_error("channel", "%s: a field of %zu bytes at %zu, whose type has %zu, in a struct of %zu", field->name,
-		  field->size, field->offset, field->type ? field->type->size : 0, type->size);
-	return -EINVAL;
+	return log_fail(-EINVAL, "channel", "%s: a field of %zu bytes at %zu, whose type has %zu, in a struct of %zu",
+			field->name, field->size, field->offset, field->type ? field->type->size : 0, type->size);
 }
 
 int channel_count_check(const struct channel_walk *walk, const struct rdmad_type *type, uint64_t count)
 {
 	if (likely(count <= type->limit))
 		return 0;
-	log_error("channel", "%s: %s of %llu%s, and the type's limit is %llu", walk->field,
-		  type->kind == RDMAD_STRING ? "a string" : "a count", (unsigned long long)count,
-		  type->kind == RDMAD_STRING ? " bytes" : "", (unsigned long long)type->limit);
-	return -EMSGSIZE;
+	return log_fail(-EMSGSIZE, "channel", "%s: %s of %llu%s, and the type's limit is %llu", walk->field,
+			type->kind == RDMAD_STRING ? "a string" : "a count", (unsigned long long)count,
+			type->kind == RDMAD_STRING ? " bytes" : "", (unsigned long long)type->limit);
 }
 
 __attribute__((cold)) int channel_number_refuse(const struct channel_walk *walk, const struct rdmad_type *type,

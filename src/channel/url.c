@@ -17,11 +17,10 @@ static const struct channel_kind {
 
 static int bad_url(const char *text, const char *why)
 {
-	log_error("channel",
-		  "\"%.300s\" is not a channel: %s; write shm://NAME, unix:///PATH, tcp://HOST:PORT/NAME, "
-		  "rdma://HOST:PORT/NAME, HOST:PORT/NAME or meet://HOST[:PORT]/NAME",
-		  text, why);
-	return -EINVAL;
+	return log_fail(-EINVAL, "channel",
+			"\"%.300s\" is not a channel: %s; write shm://NAME, unix:///PATH, tcp://HOST:PORT/NAME, "
+			"rdma://HOST:PORT/NAME, HOST:PORT/NAME or meet://HOST[:PORT]/NAME",
+			text, why);
 }
 
 static const char *bad_name(const char *name)
@@ -95,15 +94,11 @@ static int parse_options(const char *text, size_t size, const struct rdmad_chann
 {
 	int rc = channel_url_parse(text, out);
 
-	if (rc == 0 && (size < RDMAD_CHANNEL_SIZE_MIN || size > RDMAD_CHANNEL_SIZE_MAX)) {
-		log_error("channel", "rings of %zu bytes; a ring has %u to %llu", size, RDMAD_CHANNEL_SIZE_MIN,
-			  RDMAD_CHANNEL_SIZE_MAX);
-		return -EINVAL;
-	}
-	if (rc == 0 && out->scheme == CHANNEL_SHM && options->common.require_rdma) {
-		log_error("channel", "%s is not RDMA, which is required", text);
-		return -EINVAL;
-	}
+	if (rc == 0 && (size < RDMAD_CHANNEL_SIZE_MIN || size > RDMAD_CHANNEL_SIZE_MAX))
+		return log_fail(-EINVAL, "channel", "rings of %zu bytes; a ring has %u to %llu", size,
+				RDMAD_CHANNEL_SIZE_MIN, RDMAD_CHANNEL_SIZE_MAX);
+	if (rc == 0 && out->scheme == CHANNEL_SHM && options->common.require_rdma)
+		return log_fail(-EINVAL, "channel", "%s is not RDMA, which is required", text);
 	return rc;
 }
 
