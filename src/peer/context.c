@@ -57,19 +57,6 @@ void rdma_enter(rdma_context *ctx)
 	context_enter(ctx);
 }
 
-/* With the lock. Whether there is a request or a peer to tell of. */
-static bool context_leave_all(rdma_context *ctx)
-{
-	bool tell = !list_empty(&ctx->lost) && !ctx->telling;
-
-	if (unlikely(ctx->gone_to_bury))
-		peers_bury(ctx);
-	context_leave(ctx);
-	if (unlikely(ctx->thread))
-		thread_leave(ctx->thread);
-	return tell;
-}
-
 /* The next peer to be told of, and why it was lost. */
 static bool next_lost(rdma_context *ctx, int *index, char *why, size_t size)
 {
@@ -107,10 +94,18 @@ static void tell_lost(rdma_context *ctx)
 
 void rdma_leave(rdma_context *ctx)
 {
+	bool tell;
+
 	must(ctx->inside);
 	if (--ctx->inside)
 		return;
-	if (unlikely(context_leave_all(ctx)))
+	tell = !list_empty(&ctx->lost) && !ctx->telling;
+	if (unlikely(ctx->gone_to_bury))
+		peers_bury(ctx);
+	context_leave(ctx);
+	if (unlikely(ctx->thread))
+		thread_leave(ctx->thread);
+	if (unlikely(tell))
 		tell_lost(ctx);
 }
 

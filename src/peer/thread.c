@@ -149,30 +149,23 @@ static void close_all(struct progress_thread *t)
 			close(fds[i]);
 }
 
-static int open_all(struct progress_thread *t)
-{
-	struct epoll_event event = {.events = EPOLLIN};
-
-	t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	t->told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	t->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (t->wake < 0 || t->told < 0 || t->epoll < 0 || epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->told, &event) != 0 ||
-	    epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->ctx->epoll, &event) != 0)
-		return -errno;
-	return 0;
-}
-
 int thread_create(rdma_context *ctx)
 {
 	struct progress_thread *t = calloc(1, sizeof(*t));
+	struct epoll_event event = {.events = EPOLLIN};
 	int rc;
 
 	if (!t)
 		return -ENOMEM;
 	t->ctx = ctx;
 	pthread_mutex_init(&ctx->lock, NULL);
-	rc = open_all(t);
-	if (rc == 0)
+	t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	t->told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	t->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (t->wake < 0 || t->told < 0 || t->epoll < 0 || epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->told, &event) != 0 ||
+	    epoll_ctl(t->epoll, EPOLL_CTL_ADD, ctx->epoll, &event) != 0)
+		rc = -errno;
+	else
 		rc = thread_start(&t->thread, "rdma-progress", thread_run, t);
 	if (rc == 0) {
 		ctx->thread = t;

@@ -96,33 +96,11 @@ static void addresses_of_machine(struct addresses *a, bool v4, bool v6)
 	freeifaddrs(all);
 }
 
-/* The end here of the connection `via` comes first: it is known to lead here. */
-static void addresses_of_all(struct addresses *a, const struct conn *via, bool v4, bool v6)
-{
-	struct sockaddr_storage local;
-
-	if (via && fabric_endpoint_local(conn_endpoint(via), &local) == 0 &&
-	    ((v4 && local.ss_family == AF_INET) || (v6 && local.ss_family == AF_INET6)) &&
-	    !address_is_loopback((struct sockaddr *)&local))
-		addresses_add(a, (struct sockaddr *)&local);
-	addresses_of_machine(a, v4, v6);
-}
-
-/* Of all addresses of a family, which is noted; or the one. */
-static void addresses_of_listener(struct addresses *a, const struct sockaddr *sa, bool *v4, bool *v6)
-{
-	if (!address_is_unspecified(sa))
-		addresses_add(a, sa);
-	else if (sa->sa_family == AF_INET)
-		*v4 = true;
-	else
-		*v6 = true;
-}
-
 int peer_addresses(rdma_context *ctx, const struct conn *via, char *out, size_t size)
 {
 	struct addresses a = {.connections = ctx->connections, .out = out, .size = size};
 	const struct doors *doors = &ctx->connections->doors;
+	struct sockaddr_storage local;
 	bool v4 = false, v6 = false;
 
 	must(ctx->listening && size);
@@ -130,10 +108,22 @@ int peer_addresses(rdma_context *ctx, const struct conn *via, char *out, size_t 
 	if (ctx->connections->at.path)
 		addresses_text(&a, ctx->connections->url);
 	for (unsigned i = 0; i < doors->count && !ctx->connections->at.path; i++)
-		for (unsigned k = 0; k < doors->door[i].listeners; k++)
-			addresses_of_listener(&a, (const struct sockaddr *)&doors->door[i].at[k].sa, &v4, &v6);
+		for (unsigned k = 0; k < doors->door[i].listeners; k++) {
+			const struct sockaddr *sa = (const struct sockaddr *)&doors->door[i].at[k].sa;
+			bool all = address_is_unspecified(sa);
+
+			if (!all)
+				addresses_add(&a, sa);
+			v4 |= all && sa->sa_family == AF_INET;
+			v6 |= all && sa->sa_family != AF_INET;
+		}
+	/* The end here of the connection `via` comes first: it is known to lead here. */
+	if (via && (v4 || v6) && fabric_endpoint_local(conn_endpoint(via), &local) == 0 &&
+	    ((v4 && local.ss_family == AF_INET) || (v6 && local.ss_family == AF_INET6)) &&
+	    !address_is_loopback((struct sockaddr *)&local))
+		addresses_add(&a, (struct sockaddr *)&local);
 	if (v4 || v6)
-		addresses_of_all(&a, via, v4, v6);
+		addresses_of_machine(&a, v4, v6);
 	if (a.count)
 		return (int)a.length;
 	return a.full ? -ENOSPC : -EADDRNOTAVAIL;

@@ -479,13 +479,6 @@ void peers_say_goodbye(rdma_context *ctx)
  * Looking
  */
 
-/* One whose connection is ending is not, unless another is made. */
-static bool is_there(const struct peer *peer)
-{
-	return peer->state == PEER_BROKEN ||
-	       (peer->state == PEER_CONNECTED && (peer->resumes || conn_established(peer->conn)));
-}
-
 int rdma_peers(rdma_context *ctx)
 {
 	int count = 0;
@@ -494,8 +487,12 @@ int rdma_peers(rdma_context *ctx)
 		return rdma_fail(-EINVAL, "Invalid parameters: the context is NULL");
 	rdma_enter(ctx);
 	for (uint32_t i = 0; i < ctx->peers; i++) {
+		const struct peer *peer = ctx->peer[i];
+
 		peer_look(ctx->peer[i]);
-		count += is_there(ctx->peer[i]);
+		/* One whose connection is ending is not there, unless another is made. */
+		count += peer->state == PEER_BROKEN ||
+			 (peer->state == PEER_CONNECTED && (peer->resumes || conn_established(peer->conn)));
 	}
 	rdma_leave(ctx);
 	return count;

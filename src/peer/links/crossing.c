@@ -73,15 +73,6 @@ static void tell_waiting(const rdma_context *ctx)
 	}
 }
 
-static void use_own(const struct peer *peer, struct peer *waiting)
-{
-	memcpy(waiting->session->token, peer->session->token, sizeof(waiting->session->token));
-	if (link_say_hello(peer_link_of(waiting), WIRE_PEER_CROSSES, WIRE_REPLY) != 0)
-		return; /* it ends, or has no room yet */
-	conn_flush(waiting->conn);
-	link_over(waiting_leave(waiting)); /* the other one closes it */
-}
-
 bool crossing_look(struct peer *peer)
 {
 	const struct peer_session *session = peer->session;
@@ -97,7 +88,12 @@ bool crossing_look(struct peer *peer)
 		return true;
 	}
 	waiting = own < session->other ? waiting_find(peer->ctx, session->other, NULL) : NULL;
-	if (waiting)
-		use_own(peer, waiting);
+	if (!waiting)
+		return false;
+	memcpy(waiting->session->token, session->token, sizeof(session->token));
+	if (link_say_hello(peer_link_of(waiting), WIRE_PEER_CROSSES, WIRE_REPLY) == 0) {
+		conn_flush(waiting->conn);
+		link_over(waiting_leave(waiting)); /* the other one closes it */
+	}                                          /* else it ends, or has no room yet */
 	return false;
 }

@@ -141,10 +141,8 @@ static int resolve_one(struct dial *dial, const char *text, int port, bool requi
 		return rc;
 	if (!address.path && (port || !address.port_given))
 		address.port = (uint16_t)port;
-	if (!address.path && !address.port) {
-		log_error("peer", "port 0 of %s is none to connect to", text);
-		return -EINVAL;
-	}
+	if (!address.path && !address.port)
+		return log_fail(-EINVAL, "peer", "port 0 of %s is none to connect to", text);
 	rc = dial_resolve(dial, "peer", text, &address, require_rdma, NULL);
 	for (unsigned i = before; i < dial->targets && !address.path; i++)
 		((struct sockaddr_in *)&dial->target[i].to.sa)->sin_port = htons(address.port); /* of both families */

@@ -36,16 +36,6 @@ void connections_close(rdma_context *ctx)
 		link_close(container_of(pos, struct peer_link, node), 0, "the other program ends");
 }
 
-static void expected_free(struct peer_connections *c)
-{
-	while (!list_empty(&c->expected)) {
-		struct peer_expected *expected = list_first(&c->expected, struct peer_expected, node);
-
-		list_del(&expected->node);
-		free(expected);
-	}
-}
-
 void connections_destroy(rdma_context *ctx)
 {
 	list_for_each (pos, &ctx->connections->links)
@@ -53,7 +43,12 @@ void connections_destroy(rdma_context *ctx)
 	roster_free(ctx);
 	while (!list_empty(&ctx->waiting))
 		peer_free(list_first(&ctx->waiting, struct peer, node));
-	expected_free(ctx->connections);
+	while (!list_empty(&ctx->connections->expected)) {
+		struct peer_expected *expected = list_first(&ctx->connections->expected, struct peer_expected, node);
+
+		list_del(&expected->node);
+		free(expected);
+	}
 }
 
 int listen_room(rdma_context *ctx)
@@ -279,18 +274,6 @@ static void guest_waits(struct peer_link *link)
 	waiting_gives_way(ctx);
 }
 
-static void guest_asked(struct peer_link *link)
-{
-	if (link->hello.version != WIRE_PEER_VERSION)
-		link_refuse(link, WIRE_UNSUPPORTED,
-			    "this program speaks version %u of the protocol of peers, the other one version %u",
-			    WIRE_PEER_VERSION, link->hello.version);
-	else if (link->hello.flags & WIRE_PEER_RESUME)
-		session_come_back(link);
-	else
-		guest_waits(link);
-}
-
 static int guests_turn(rdma_context *ctx)
 {
 	struct list *pos, *tmp;
@@ -299,10 +282,17 @@ static int guests_turn(rdma_context *ctx)
 	list_for_each_safe (pos, tmp, &ctx->connections->guests.entries) {
 		struct peer_link *link = container_of(pos, struct peer_link, pending.node);
 
-		if (link->state == LINK_ASKED) {
-			guest_asked(link);
-			n++;
-		}
+		if (link->state != LINK_ASKED)
+			continue;
+		n++;
+		if (link->hello.version != WIRE_PEER_VERSION)
+			link_refuse(link, WIRE_UNSUPPORTED,
+				    "this program speaks version %u of the protocol of peers, the other one version %u",
+				    WIRE_PEER_VERSION, link->hello.version);
+		else if (link->hello.flags & WIRE_PEER_RESUME)
+			session_come_back(link);
+		else
+			guest_waits(link);
 	}
 	return n;
 }
@@ -332,18 +322,6 @@ static int expected_turn(rdma_context *ctx)
 	return n;
 }
 
-/* There is no place among the peers for connections that wait. */
-static int full_turn(rdma_context *ctx)
-{
-	int n = 0;
-
-	if (likely(list_empty(&ctx->waiting)) || !is_full(ctx))
-		return 0;
-	for (; !list_empty(&ctx->waiting); n++)
-		refused_for_room(waiting_leave(list_first(&ctx->waiting, struct peer, node)));
-	return n;
-}
-
 static int doors_turn(rdma_context *ctx, uint64_t now, bool arm)
 {
 	struct peer_connections *c = ctx->connections;
@@ -366,7 +344,10 @@ int listen_turn(rdma_context *ctx, uint64_t now, bool arm)
 
 	n += doors_turn(ctx, now, arm);
 	n += expected_turn(ctx);
-	n += full_turn(ctx);
+	if (unlikely(!list_empty(&ctx->waiting)) &&
+	    is_full(ctx)) /* no place among the peers for connections that wait */
+		for (; !list_empty(&ctx->waiting); n++)
+			refused_for_room(waiting_leave(list_first(&ctx->waiting, struct peer, node)));
 	return n;
 }
 

@@ -69,18 +69,6 @@ const char *peer_grave(const rdma_context *ctx, int index)
 	return "has gone";
 }
 
-static void bury(struct peer *peer)
-{
-	struct peer_connections *c = peer->ctx->connections;
-	struct peer_grave *grave = &c->grave[c->graves++ % PEER_GRAVES];
-
-	free(grave->words);
-	grave->index = peer->index;
-	if (asprintf(&grave->words, "(%s): %s", peer->name, peer->why) < 0)
-		grave->words = NULL;
-	peer_free(peer);
-}
-
 /* It has gone, and nothing but its messages keeps it. */
 static bool has_ended(const struct peer *peer)
 {
@@ -103,6 +91,7 @@ static bool has_unread(const struct peer *peer)
 /* Where many have gone whose messages were not received, the first give way. */
 void peers_bury(rdma_context *ctx)
 {
+	struct peer_connections *c = ctx->connections;
 	uint32_t kept = 0, unread = 0;
 
 	ctx->gone_to_bury = false;
@@ -111,13 +100,19 @@ void peers_bury(rdma_context *ctx)
 	for (uint32_t i = 0; i < ctx->peers; i++) {
 		struct peer *peer = ctx->peer[i];
 		bool more = has_ended(peer) && has_unread(peer);
+		struct peer_grave *grave;
 
 		if (!has_ended(peer) || (more && unread <= ctx->options.max_peers)) {
 			ctx->peer[kept++] = peer;
 			continue;
 		}
 		unread -= more;
-		bury(peer);
+		grave = &c->grave[c->graves++ % PEER_GRAVES];
+		free(grave->words);
+		grave->index = peer->index;
+		if (asprintf(&grave->words, "(%s): %s", peer->name, peer->why) < 0)
+			grave->words = NULL;
+		peer_free(peer);
 	}
 	ctx->peers = kept;
 }

@@ -80,15 +80,6 @@ void session_broken(struct peer *peer, const char *reason)
 	session_watch(peer);
 }
 
-static void session_give_up(struct peer *peer)
-{
-	struct peer_session *session = peer->session;
-
-	peer_lose(peer, -ETIMEDOUT, "the connection broke (%s), and was not made anew within %llu ms%s%s",
-		  session->broken_why, (unsigned long long)peer->ctx->options.reconnect_ms,
-		  session->dial.why[0] ? ": " : "", session->dial.why);
-}
-
 void session_refused(struct peer *peer, int error, const char *words)
 {
 	if (peer->state == PEER_BROKEN) {
@@ -144,21 +135,10 @@ void session_come_back(struct peer_link *link)
 /*
  * Time
  */
-/* Where many come at once, one may have had to give way to others. Groups try members anew by themselves. */
-static bool dial_gave_way(struct peer_session *session, uint64_t now)
-{
-	struct dial *dial = &session->dial;
-
-	if (!session->given_up || dial->final || session->group || now >= dial->until)
-		return false;
-	session->given_up = false;
-	dial_again(dial, now);
-	return true;
-}
-
 static void look_connecting(struct peer *peer, uint64_t now)
 {
-	struct dial *dial = &peer->session->dial;
+	struct peer_session *session = peer->session;
+	struct dial *dial = &session->dial;
 	struct peer_link *link = peer_link_of(peer);
 	int rc;
 
@@ -172,10 +152,16 @@ static void look_connecting(struct peer *peer, uint64_t now)
 		return;
 	}
 	rc = dial_turn(dial, now);
-	if (rc != 0 && !dial_gave_way(peer->session, now)) {
-		dial->error = rc;
-		peer_lose(peer, rc, "%s", dial->why);
+	if (rc == 0)
+		return;
+	if (session->given_up && !dial->final && !session->group && now < dial->until) {
+		/* Where many come at once, one may have had to give way to others. Groups try anew by themselves. */
+		session->given_up = false;
+		dial_again(dial, now);
+		return;
 	}
+	dial->error = rc;
+	peer_lose(peer, rc, "%s", dial->why);
 }
 
 static void look_broken(struct peer *peer, uint64_t now)
@@ -183,26 +169,11 @@ static void look_broken(struct peer *peer, uint64_t now)
 	struct peer_session *session = peer->session;
 
 	if (now >= session->broken_until)
-		session_give_up(peer);
+		peer_lose(peer, -ETIMEDOUT, "the connection broke (%s), and was not made anew within %llu ms%s%s",
+			  session->broken_why, (unsigned long long)peer->ctx->options.reconnect_ms,
+			  session->dial.why[0] ? ": " : "", session->dial.why);
 	else if (session->dials && dial_turn(&session->dial, now) != 0)
 		dial_again(&session->dial, now);
-}
-
-static void sessions_turn(rdma_context *ctx, uint64_t now)
-{
-	struct list *head = &ctx->connections->sessions, *pos, *tmp;
-
-	pending_turn(&ctx->connections->guests, now);
-	list_for_each_safe (pos, tmp, head) {
-		struct peer *peer = container_of(pos, struct peer_session, node)->peer;
-
-		if (peer->session->parts)
-			peer_parts(peer, now);
-		else if (peer->state == PEER_CONNECTING)
-			look_connecting(peer, now);
-		else if (peer->state == PEER_BROKEN)
-			look_broken(peer, now);
-	}
 }
 
 static uint64_t session_deadline(const struct peer *peer)
@@ -227,9 +198,20 @@ static uint64_t sessions_deadline(const rdma_context *ctx)
 
 static int links_turn(rdma_context *ctx, uint64_t now, bool arm)
 {
+	struct list *head = &ctx->connections->sessions, *pos, *tmp;
 	int work = listen_turn(ctx, now, arm);
 
-	sessions_turn(ctx, now);
+	pending_turn(&ctx->connections->guests, now);
+	list_for_each_safe (pos, tmp, head) {
+		struct peer *peer = container_of(pos, struct peer_session, node)->peer;
+
+		if (peer->session->parts)
+			peer_parts(peer, now);
+		else if (peer->state == PEER_CONNECTING)
+			look_connecting(peer, now);
+		else if (peer->state == PEER_BROKEN)
+			look_broken(peer, now);
+	}
 	return work;
 }
 

@@ -6,17 +6,13 @@
 
 static const uint32_t sizes[MESSAGE_STORED_SIZES] = {128, 1024, PEER_EAGER_MAX};
 
-static void queue_init(struct inbox_queue *queue)
-{
-	list_init(&queue->receives);
-	for (unsigned i = 0; i < PEER_CLASSES; i++)
-		list_init(&queue->unexpected[i]);
-}
-
 void inbox_init(struct peer_message *m)
 {
-	for (unsigned i = 0; i < ARRAY_SIZE(m->queue); i++)
-		queue_init(&m->queue[i]);
+	for (unsigned i = 0; i < ARRAY_SIZE(m->queue); i++) {
+		list_init(&m->queue[i].receives);
+		for (unsigned k = 0; k < PEER_CLASSES; k++)
+			list_init(&m->queue[i].unexpected[k]);
+	}
 	for (unsigned i = 0; i < MESSAGE_STORED_SIZES; i++)
 		list_init(&m->spare[i]);
 }

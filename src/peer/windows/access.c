@@ -224,18 +224,6 @@ static int op_post(struct peer_window *pw, struct window_op *op)
 	return rc;
 }
 
-static int op_post_all(struct peer_window *pw, struct window_op *op)
-{
-	int rc = op_reach(pw, op);
-
-	while (rc == 0 && !(op->begun && op->posted == op->length)) {
-		if (pw->ahead >= WINDOW_AHEAD)
-			return -EAGAIN;
-		rc = op_post(pw, op);
-	}
-	return rc;
-}
-
 /* Whether its notice may be under way, too. */
 static bool op_count_notice(struct window_op *op)
 {
@@ -260,7 +248,9 @@ static int op_advance(struct peer_window *pw, struct window_op *op)
 		return atomic_advance(pw, op);
 	if (!op->remote->keyed || !op_count_notice(op))
 		return -EBUSY;
-	rc = op_post_all(pw, op);
+	rc = op_reach(pw, op);
+	while (rc == 0 && !(op->begun && op->posted == op->length))
+		rc = pw->ahead >= WINDOW_AHEAD ? -EAGAIN : op_post(pw, op);
 	if (rc == -EAGAIN || rc == -ENOTCONN)
 		return rc;
 	if (rc != 0) {
