@@ -62,8 +62,8 @@ int soft_endpoint_create(struct soft_queue *q, struct soft_domain *d, const stru
 	if (!ep->sq.ring || !ep->reads.ring || !ep->responses.ring ||
 	    soft_recvs_create(&ep->recvs, attr->recv_depth) != 0) {
 		soft_endpoint_free(ep);
-		log_error("soft", "no memory for an endpoint of depth %u and %u", attr->send_depth, attr->recv_depth);
-		return -ENOMEM;
+		return log_fail(-ENOMEM, "soft", "no memory for an endpoint of depth %u and %u", attr->send_depth,
+				attr->recv_depth);
 	}
 	ep->shared = attr->shared;
 	q->recvs.wanted += ep->shared;

@@ -500,18 +500,6 @@ static enum soft_step soft_parse_stage(struct soft_endpoint *ep, size_t n)
 	return step == SOFT_WAIT ? soft_leftover_keep(ep, ep->queue->stage + used, n - used) : step;
 }
 
-/* What waited goes before what is read. */
-static enum soft_step soft_parse_leftover(struct soft_endpoint *ep)
-{
-	uint32_t left = ep->leftover_len - ep->leftover_at;
-	enum soft_step step;
-
-	ep->leftover_at += soft_parse(ep, left ? ep->leftover + ep->leftover_at : ep->leftover, left, &step);
-	if (step != SOFT_WAIT) /* behind an end comes nothing, or what only wakes */
-		ep->leftover_at = ep->leftover_len = 0;
-	return step;
-}
-
 static size_t soft_stage_size(const struct soft_endpoint *ep)
 {
 	if (unlikely(ep->undecided)) /* up to the end of ACCEPT and no further */
@@ -601,13 +589,21 @@ static bool soft_reads(const struct soft_endpoint *ep)
 void soft_receive(struct soft_endpoint *ep)
 {
 	size_t most = soft_budget(ep->queue), budget = most;
-	bool more;
+	bool more = true;
 
 	must(soft_section_inside(ep->queue));
 	if (ep->recv.starved || !soft_reads(ep))
 		return;
-	more = (ep->phase != SOFT_PHASE_BEGIN && ep->phase != SOFT_PHASE_FINISH && !ep->leftover_len) ||
-	       soft_parse_leftover(ep) == SOFT_GO;
+	if (ep->phase == SOFT_PHASE_BEGIN || ep->phase == SOFT_PHASE_FINISH || ep->leftover_len) {
+		/* What waited goes before what is read. */
+		uint32_t left = ep->leftover_len - ep->leftover_at;
+		enum soft_step step;
+
+		ep->leftover_at += soft_parse(ep, left ? ep->leftover + ep->leftover_at : ep->leftover, left, &step);
+		if (step != SOFT_WAIT) /* behind an end comes nothing, or what only wakes */
+			ep->leftover_at = ep->leftover_len = 0;
+		more = step == SOFT_GO;
+	}
 	while (more && budget && soft_reads(ep))
 		more = soft_receive_once(ep, &budget);
 	soft_spend(ep->queue, most - budget);

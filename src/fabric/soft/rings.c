@@ -124,12 +124,6 @@ static size_t soft_side_room(const struct soft_side *out)
 	return SOFT_RING_SIZE - (out->own - out->peer);
 }
 
-/* Is something there, or wrong? */
-static bool soft_rings_have_news(struct soft_rings *r)
-{
-	return r->in.peer != r->in.own || !soft_side_check_in(&r->in) || r->in.peer != r->in.own;
-}
-
 static bool soft_rings_have_room(struct soft_rings *r)
 {
 	return !soft_side_check_out(&r->out) || soft_side_room(&r->out) > 0;
@@ -264,7 +258,10 @@ void soft_rings_unblock(struct soft_endpoint *ep)
 /* What is there can be worked off. */
 static bool soft_rings_are_due(struct soft_rings *r)
 {
-	return r->endpoint->state == SOFT_OPEN && !soft_stands_still(r->endpoint) && soft_rings_have_news(r);
+	if (r->endpoint->state != SOFT_OPEN || soft_stands_still(r->endpoint))
+		return false;
+	/* Is something there, or wrong? */
+	return r->in.peer != r->in.own || !soft_side_check_in(&r->in) || r->in.peer != r->in.own;
 }
 
 /* The flag is set. True: something has come meanwhile. */
@@ -295,19 +292,6 @@ static void soft_rings_wake(struct soft_endpoint *ep)
 	q->rings.awake_count++;
 }
 
-/* Nothing is there. True: now there is. */
-static bool soft_rings_empty(struct soft_endpoint *ep)
-{
-	struct soft_rings *r = ep->rings;
-
-	if (ep->hung_up) {
-		soft_fail_socket(ep, 0);
-		return false;
-	}
-	return !list_linked(&r->awake) && !atomic_load_explicit(&r->in.ring->asleep, memory_order_relaxed) &&
-	       soft_rings_doze(r);
-}
-
 /* What is there and in one piece; 0: nothing, or it failed. */
 static size_t soft_rings_piece(struct soft_endpoint *ep, const uint8_t **bytes)
 {
@@ -329,8 +313,14 @@ bool soft_rings_receive(struct soft_endpoint *ep, size_t *budget)
 	enum soft_step step;
 	size_t n = soft_rings_piece(ep, &bytes);
 
-	if (!n)
-		return ep->state < SOFT_FLUSHING && soft_rings_empty(ep);
+	if (!n && ep->state < SOFT_FLUSHING && ep->hung_up) {
+		soft_fail_socket(ep, 0);
+		return false;
+	}
+	if (!n) /* before it sleeps it looks once more: there may be something now */
+		return ep->state < SOFT_FLUSHING && !list_linked(&ep->rings->awake) &&
+		       !atomic_load_explicit(&ep->rings->in.ring->asleep, memory_order_relaxed) &&
+		       soft_rings_doze(ep->rings);
 	if (payload && !soft_target_check(ep)) {
 		soft_target_lost(ep);
 		return false;

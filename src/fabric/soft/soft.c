@@ -86,22 +86,6 @@ int soft_watch(struct soft_queue *q, struct soft_source *source, uint32_t events
 	return -errno;
 }
 
-/* The queue's descriptors; what was opened is closed by the caller's unwinding. */
-static int soft_queue_open(struct soft_queue *q)
-{
-	int rc;
-
-	q->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	q->kick = (struct soft_source){.kind = SOFT_KICK, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-	q->timer = (struct soft_source){.kind = SOFT_TIMER,
-					.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
-	q->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (q->epoll_fd < 0 || q->kick.fd < 0 || q->timer.fd < 0 || q->reserve_fd < 0)
-		return -errno;
-	rc = soft_watch(q, &q->kick, EPOLLIN, true);
-	return rc ? rc : soft_watch(q, &q->timer, EPOLLIN, true);
-}
-
 static void soft_close_fd(int fd)
 {
 	if (fd >= 0)
@@ -157,7 +141,16 @@ static int soft_queue_create(struct fabric_domain *domain, const struct fabric_q
 	q->batch = malloc(sizeof(*q->batch));
 	if (!q->cq.ring || !q->batch || soft_recvs_create(&q->recvs.shared, attr->shared_depth))
 		goto free_queue;
-	rc = soft_queue_open(q);
+	q->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	q->kick = (struct soft_source){.kind = SOFT_KICK, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	q->timer = (struct soft_source){.kind = SOFT_TIMER,
+					.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
+	q->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	rc = q->epoll_fd < 0 || q->kick.fd < 0 || q->timer.fd < 0 || q->reserve_fd < 0 ? -errno : 0;
+	if (rc == 0)
+		rc = soft_watch(q, &q->kick, EPOLLIN, true);
+	if (rc == 0)
+		rc = soft_watch(q, &q->timer, EPOLLIN, true);
 	if (rc != 0)
 		goto free_queue;
 	pthread_mutex_lock(&q->fabric->lock);
