@@ -160,32 +160,24 @@ int meeting_start(struct meeting *meeting)
 	return rc;
 }
 
-/* The port of rdmad, as other hosts reach it. */
-static void take_port(struct meeting *meeting, const char *port)
+bool meeting_is_ready(struct meeting *meeting)
 {
-	char name[256] = "localhost";
+	static const char port[] = "X_RDMAD_PORT=";
+	char text[1024], name[256] = "localhost", *state = NULL;
 	const char *host = run_options.address;
-	bool bare;
+	ssize_t n = recv(meeting->notify, text, sizeof(text) - 1, 0);
+	bool ready = false, bare;
 
 	gethostname(name, sizeof(name) - 1);
 	host = host ? host : name;
 	bare = strchr(host, ':') && host[0] != '['; /* a number of IPv6 */
-	snprintf(meeting->url, sizeof(meeting->url), "tcp://%s%s%s:%s", bare ? "[" : "", host, bare ? "]" : "", port);
-}
-
-bool meeting_is_ready(struct meeting *meeting)
-{
-	static const char port[] = "X_RDMAD_PORT=";
-	char text[1024], *state = NULL;
-	ssize_t n = recv(meeting->notify, text, sizeof(text) - 1, 0);
-	bool ready = false;
-
 	text[MAX(n, 0)] = '\0';
 	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
 		if (strcmp(line, "READY=1") == 0)
 			ready = true;
 		else if (run_hosts_remote(&run_options.hosts) && strncmp(line, port, sizeof(port) - 1) == 0)
-			take_port(meeting, line + sizeof(port) - 1);
+			snprintf(meeting->url, sizeof(meeting->url), "tcp://%s%s%s:%s", bare ? "[" : "", host,
+				 bare ? "]" : "", line + sizeof(port) - 1); /* as other hosts reach it */
 	}
 	if (ready)
 		run_note("ranks meet at %s", meeting->url);

@@ -128,20 +128,6 @@ static void emit_piece(struct stream *stream, const char *text, size_t length)
 		sink_put(stream->sink, text, length);
 }
 
-/* The lines that are whole; the remainder stays. */
-static void emit_lines(struct stream *stream)
-{
-	char *at = stream->text.data, *end = at + stream->text.used, *feed;
-
-	while (at < end && (feed = memchr(at, '\n', (size_t)(end - at)))) {
-		emit_line(stream, at, (size_t)(feed - at));
-		at = feed + 1;
-	}
-	for (; end - at > (ptrdiff_t)RUN_LINE_MAX; at += RUN_LINE_MAX)
-		emit_piece(stream, at, RUN_LINE_MAX);
-	buffer_drop(&stream->text, (size_t)(at - stream->text.data));
-}
-
 void stream_close(struct stream *stream)
 {
 	if (stream->fd < 0)
@@ -155,10 +141,23 @@ void stream_close(struct stream *stream)
 
 void stream_read(struct stream *stream)
 {
-	if (!buffer_read(&stream->text, stream->fd))
+	char *at, *end, *feed;
+
+	if (!buffer_read(&stream->text, stream->fd)) {
 		stream_close(stream);
-	else if (stream->text.used)
-		emit_lines(stream);
+		return;
+	}
+	if (!stream->text.used)
+		return;
+	at = stream->text.data;
+	end = at + stream->text.used;
+	while (at < end && (feed = memchr(at, '\n', (size_t)(end - at)))) { /* the lines that are whole */
+		emit_line(stream, at, (size_t)(feed - at));
+		at = feed + 1;
+	}
+	for (; end - at > (ptrdiff_t)RUN_LINE_MAX; at += RUN_LINE_MAX)
+		emit_piece(stream, at, RUN_LINE_MAX);
+	buffer_drop(&stream->text, (size_t)(at - stream->text.data));
 }
 
 void stream_end(struct stream *stream)
