@@ -78,16 +78,6 @@ int wal_checkpoint_write(struct wal *wal, const struct wal_record *record, unsig
 	return 0;
 }
 
-/* How many segments of the log have nothing that is not in the checkpoint; the last one is written to. */
-static unsigned log_covered(const struct manifest *m, uint64_t since)
-{
-	unsigned n = 0;
-
-	while (n + 1 < m->log.count && m->log.at[n + 1].before <= since)
-		n++;
-	return n;
-}
-
 static void segments_give_back(struct wal *wal, enum file_kind kind, const struct segments *list, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
@@ -98,7 +88,7 @@ static void segments_give_back(struct wal *wal, enum file_kind kind, const struc
 static int checkpoint_commit(struct wal *wal)
 {
 	struct manifest old, next;
-	unsigned covered;
+	unsigned covered = 0;
 	int rc = manifest_copy(&wal->manifest, &old);
 
 	if (rc)
@@ -108,7 +98,9 @@ static int checkpoint_commit(struct wal *wal)
 		goto out;
 	segments_free(&next.checkpoint);
 	next.since = wal->checkpoint_since;
-	covered = log_covered(&next, next.since);
+	/* The last segment of the log is written to; of the others some have nothing that is not in the checkpoint. */
+	while (covered + 1 < next.log.count && next.log.at[covered + 1].before <= next.since)
+		covered++;
 	segments_drop_first(&next.log, covered);
 	rc = segments_copy(&wal->checkpoint_list, &next.checkpoint);
 	if (rc) {
