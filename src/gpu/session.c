@@ -75,29 +75,24 @@ static int lift_fd(int fd)
 	return lifted;
 }
 
-/* Clients of queue mode learn the address. It says nothing of where anything else is, as that of memory which the
- * kernel places does. A wish: where it cannot be there, the kernel chooses. */
-static void *random_place(void)
-{
-	uint64_t random = 0;
-
-	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
-		return NULL;
-	return (void *)(uintptr_t)(PLACE_LEAST + random % PLACES * WIRE_RING_PAGE);
-}
-
 /* Memory that cannot change its size under a process that maps it; new pages of it are zero. The
  * descriptor, or -errno. */
 static int make_ring(const struct wire_ring_shape *shape, struct wire_ring *ring)
 {
+	uint64_t random = 0;
+	void *place = NULL;
 	int fd, rc;
 
+	/* Clients of queue mode learn the address. It says nothing of where anything else is, as that of memory which
+	 * the kernel places does. A wish: where it cannot be there, the kernel chooses. */
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) == sizeof(random))
+		place = (void *)(uintptr_t)(PLACE_LEAST + random % PLACES * WIRE_RING_PAGE);
 	ring->shape = *shape;
 	ring->at = wire_ring_layout(shape);
 	fd = lift_fd(memfd_sealed("rdmad-gpu", ring->at.bytes));
 	if (fd < 0)
 		goto fail;
-	ring->base = mmap(random_place(), ring->at.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ring->base = mmap(place, ring->at.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (ring->base == MAP_FAILED)
 		goto fail;
 	*wire_ring_header(ring) = (struct wire_ring_header){

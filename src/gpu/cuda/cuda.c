@@ -202,16 +202,6 @@ static bool has_work(const struct cuda *c)
 	return gpu_ring_submitted(&c->process->ring) != gpu_ring_done(&c->process->ring);
 }
 
-static int tend_parked(struct cuda *c, struct gpu_idle *idle)
-{
-	if (!has_work(c)) {
-		gpu_idle(c->process, idle);
-		return 0;
-	}
-	gpu_idle_end(c->process, idle);
-	return launch(c) == 0 ? 0 : fail_device(c);
-}
-
 static int tend_running(struct cuda *c)
 {
 	uint64_t now = time_now();
@@ -242,25 +232,11 @@ static int tend_running(struct cuda *c)
 	return 0;
 }
 
-/* Until it should end or has failed: 0 when the kernel still listens. */
-static int tend(struct cuda *c)
-{
-	struct gpu_idle idle = {0};
-	uint64_t told = 0;
-	int rc = 0;
-
-	while (rc == 0 && !gpu_process_stopping(c->process)) {
-		rc = c->parked ? tend_parked(c, &idle) : tend_running(c);
-		if (c->process->queue_mode)
-			tell(c->process, &told);
-	}
-	gpu_idle_disarm(c->process, &idle);
-	return rc;
-}
-
 static int serve(struct cuda *c)
 {
 	struct gpu_process *process = c->process;
+	struct gpu_idle idle = {0};
+	uint64_t told = 0;
 	pthread_t results;
 	int rc = process->queue_mode ? 0 : pthread_create(&results, NULL, tell_results, process);
 
@@ -269,7 +245,19 @@ static int serve(struct cuda *c)
 		return -rc;
 	}
 	gpu_process_ready(process);
-	rc = tend(c);
+	while (rc == 0 && !gpu_process_stopping(process)) { /* 0: the kernel still listens */
+		if (!c->parked) {
+			rc = tend_running(c);
+		} else if (!has_work(c)) {
+			gpu_idle(process, &idle);
+		} else {
+			gpu_idle_end(process, &idle);
+			rc = launch(c) == 0 ? 0 : fail_device(c);
+		}
+		if (process->queue_mode)
+			tell(process, &told);
+	}
+	gpu_idle_disarm(process, &idle);
 	if (!process->queue_mode)
 		pthread_join(results, NULL);
 	return rc;

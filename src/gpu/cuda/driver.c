@@ -17,16 +17,6 @@ static const struct cuda_entry entries[] = {CUDA_ENTRIES(CUDA_ENTRY_ROW)};
 /* cuGetProcAddress of CUDA 11.3 and later; its successor only says more. */
 typedef int (*find_fn)(const char *name, void **entry, int version, uint64_t flags);
 
-/* The library is asked first: only it knows which of its exports has the arguments of a version. */
-static void *find(void *library, find_fn find_entry, const struct cuda_entry *entry)
-{
-	void *found = NULL;
-
-	if (find_entry && find_entry(entry->name, &found, entry->version, 0) == 0 && found)
-		return found;
-	return dlsym(library, entry->exported);
-}
-
 int cuda_api_load(struct cuda_api *api)
 {
 	/* It stays for the life of the process: its threads outlive every context. */
@@ -44,8 +34,11 @@ int cuda_api_load(struct cuda_api *api)
 	}
 	find_entry = (find_fn)dlsym(library, "cuGetProcAddress");
 	for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
-		void *found = find(library, find_entry, &entries[i]);
+		void *found = NULL;
 
+		/* The library is asked first: only it knows which of its exports has the arguments of a version. */
+		if (!find_entry || find_entry(entries[i].name, &found, entries[i].version, 0) != 0 || !found)
+			found = dlsym(library, entries[i].exported);
 		if (!found) {
 			cuda_api_failed(api, CUDA_LIBRARY " has no %s of version %d.%d", entries[i].name,
 					entries[i].version / 1000, entries[i].version % 1000 / 10);

@@ -40,8 +40,7 @@ static void pass_over(const struct gpu_backend *backend, const char *why, struct
 
 static int lacks_backend(const char *name)
 {
-	log_error("gpu", "there is no backend %s in this build", name);
-	return -ENODEV;
+	return log_fail(-ENODEV, "gpu", "there is no backend %s in this build", name);
 }
 
 const struct gpu_backend *gpu_backend_choose(const struct gpu_process_attr *attr, struct gpu_probe *out)

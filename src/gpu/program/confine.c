@@ -119,18 +119,6 @@ int gpu_sandbox(bool sealed, char lacks[static GPU_WHY])
 	return rc;
 }
 
-/* It dies with its parent; the parent that made the socket may have gone before that was asked for.
- */
-static int tie_to_parent(int control)
-{
-	struct ucred daemon;
-	int rc = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 ? local_peer(control, &daemon) : -errno;
-
-	if (rc != 0)
-		return rc;
-	return daemon.pid == getppid() ? 0 : -ESRCH;
-}
-
 static int limit(int what, rlim_t most)
 {
 	struct rlimit limits;
@@ -151,9 +139,12 @@ static void close_others(void)
 
 int gpu_confine(int control, const struct gpu_backend *backend)
 {
-	int rc = tie_to_parent(control);
+	struct ucred daemon;
+	int rc = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 ? local_peer(control, &daemon) : -errno;
 	char lacks[GPU_WHY] = ""; /* gpu_probe() has told of it */
 
+	if (rc == 0 && daemon.pid != getppid()) /* it went before its end was this process's, too */
+		rc = -ESRCH;
 	if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		rc = -errno;
 	signal(SIGPIPE, SIG_IGN);

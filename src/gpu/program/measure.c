@@ -65,8 +65,7 @@ static int wait_until_running(struct gpu_session *session)
 	}
 	if (state == GPU_RUNNING)
 		return 0;
-	log_error("gpu", "%s", gpu_session_reason(session));
-	return -ENODEV;
+	return log_fail(-ENODEV, "gpu", "%s", gpu_session_reason(session));
 }
 
 static int start(struct measurement *m)
@@ -103,10 +102,8 @@ static int collect(struct measurement *m, unsigned *idle)
 	int n = gpu_port_poll(m->port, done, OUTSTANDING);
 
 	for (int i = 0; i < n; i++) {
-		if (done[i].result.length != m->job.length || memcmp(done[i].output, m->expected, m->job.length) != 0) {
-			log_error("gpu", "a result is not what this processor makes of the image");
-			return -EBADMSG;
-		}
+		if (done[i].result.length != m->job.length || memcmp(done[i].output, m->expected, m->job.length) != 0)
+			return log_fail(-EBADMSG, "gpu", "a result is not what this processor makes of the image");
 		gpu_port_release(m->port, &done[i].cell);
 	}
 	*idle = n ? 0 : *idle + 1;
@@ -115,8 +112,7 @@ static int collect(struct measurement *m, unsigned *idle)
 	sched_yield();
 	if (gpu_session_progress(m->session, time_now()) == GPU_RUNNING)
 		return n;
-	log_error("gpu", "%s", gpu_session_reason(m->session));
-	return -ECONNRESET;
+	return log_fail(-ECONNRESET, "gpu", "%s", gpu_session_reason(m->session));
 }
 
 static int measure_ring(struct measurement *m, uint64_t images, struct histogram *times)
@@ -196,10 +192,8 @@ static int measure(struct measurement *m)
 	};
 	m->image = aligned_alloc(WIRE_RING_LINE, wire_ring_pages(length));
 	m->expected = aligned_alloc(WIRE_RING_LINE, wire_ring_pages(length));
-	if (!m->image || !m->expected) {
-		log_error("gpu", "no memory for an image");
-		return -ENOMEM;
-	}
+	if (!m->image || !m->expected)
+		return log_fail(-ENOMEM, "gpu", "no memory for an image");
 	fill(m->image, length);
 	measure_direct(m, &times);
 	rc = start(m);

@@ -20,22 +20,16 @@ static int check_header(const uint8_t *base, uint64_t bytes, struct wire_ring *r
 {
 	struct wire_ring_header header = *(const struct wire_ring_header *)base;
 
-	if (header.magic != WIRE_RING_MAGIC || header.version != WIRE_RING_VERSION) {
-		log_error("gpu", "this is no ring of version %d", WIRE_RING_VERSION);
-		return -EINVAL;
-	}
+	if (header.magic != WIRE_RING_MAGIC || header.version != WIRE_RING_VERSION)
+		return log_fail(-EINVAL, "gpu", "this is no ring of version %d", WIRE_RING_VERSION);
 	ring->shape = (struct wire_ring_shape){header.queues, header.slots, header.payload};
-	if (!wire_ring_shape_valid(&ring->shape)) {
-		log_error("gpu", "no ring has %u queues of %u slots of %u bytes", header.queues, header.slots,
-			  header.payload);
-		return -EINVAL;
-	}
+	if (!wire_ring_shape_valid(&ring->shape))
+		return log_fail(-EINVAL, "gpu", "no ring has %u queues of %u slots of %u bytes", header.queues,
+				header.slots, header.payload);
 	ring->at = wire_ring_layout(&ring->shape);
-	if (ring->at.bytes != bytes) {
-		log_error("gpu", "the ring has %llu bytes, and should have %llu", (unsigned long long)bytes,
-			  (unsigned long long)ring->at.bytes);
-		return -EINVAL;
-	}
+	if (ring->at.bytes != bytes)
+		return log_fail(-EINVAL, "gpu", "the ring has %llu bytes, and should have %llu",
+				(unsigned long long)bytes, (unsigned long long)ring->at.bytes);
 	return 0;
 }
 
@@ -45,15 +39,11 @@ int gpu_ring_map(int fd, struct wire_ring *ring)
 	struct stat st;
 	int rc;
 
-	if (!memfd_is_sealed(fd) || fstat(fd, &st) != 0) {
-		log_error("gpu", "descriptor %d is no sealed memory", fd);
-		return -EINVAL;
-	}
+	if (!memfd_is_sealed(fd) || fstat(fd, &st) != 0)
+		return log_fail(-EINVAL, "gpu", "descriptor %d is no sealed memory", fd);
 	bytes = (uint64_t)st.st_size;
-	if (bytes < WIRE_RING_PAGE) {
-		log_error("gpu", "the ring has %llu bytes", (unsigned long long)bytes);
-		return -EINVAL;
-	}
+	if (bytes < WIRE_RING_PAGE)
+		return log_fail(-EINVAL, "gpu", "the ring has %llu bytes", (unsigned long long)bytes);
 	ring->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (ring->base == MAP_FAILED) {
 		rc = -errno;
