@@ -103,14 +103,6 @@ static bool is_stamped(const struct block *block)
 	       memcmp(block->bytes + bench.size - sizeof(number), &number, sizeof(number)) == 0;
 }
 
-/* One of the prefixes: a quarter of them gets half of the requests. */
-static uint64_t choose_prefix(struct blocks_steps *s)
-{
-	double u = (double)(random_step(&s->random) >> 11) / (double)(1ull << 53);
-
-	return (uint64_t)(u * u * plan.prefixes);
-}
-
 /*
  * A request. Its steps answer 0, or the negative errno that ends the phase.
  */
@@ -184,7 +176,8 @@ static int drop(struct blocks_client *client)
 static int request(struct blocks_client *client)
 {
 	struct blocks_steps *s = client->steps;
-	uint64_t prefix = choose_prefix(s), began;
+	double u = (double)(random_step(&s->random) >> 11) / (double)(1ull << 53);
+	uint64_t prefix = (uint64_t)(u * u * plan.prefixes), began; /* a quarter of them gets half of the requests */
 	int64_t found;
 	int rc;
 

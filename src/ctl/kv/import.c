@@ -139,23 +139,11 @@ static bool import_goes_on(const struct importing *import)
 	return !import->error && !ctl_interrupted();
 }
 
-/* Compare the records with the number that the archive's end has. */
-static void check_archive_end(struct importing *import, uint64_t count)
-{
-	char why[128];
-
-	import->whole = count == import->records;
-	if (import->whole)
-		return;
-	snprintf(why, sizeof(why), "the archive says here that it has %llu records, and %llu were there",
-		 (unsigned long long)count, (unsigned long long)import->records);
-	record_failed(import, import->line, why);
-}
-
 static int import_lines(struct importing *import, struct script_reader *reader)
 {
 	const char *line, *wrong;
 	struct record record;
+	char why[128];
 	size_t len;
 	int rc = 0;
 
@@ -165,7 +153,12 @@ static int import_lines(struct importing *import, struct script_reader *reader)
 			continue;
 		wrong = record_parse(line, len, &record);
 		if (!wrong && record.end) {
-			check_archive_end(import, record.count);
+			import->whole = record.count == import->records;
+			snprintf(why, sizeof(why),
+				 "the archive says here that it has %llu records, and %llu were there",
+				 (unsigned long long)record.count, (unsigned long long)import->records);
+			if (!import->whole)
+				record_failed(import, import->line, why);
 			record_release(&record);
 			return 0;
 		}

@@ -332,18 +332,9 @@ static int command_ttl(const struct ctl_arguments *arguments)
 	return rc;
 }
 
-static void type_name(int type, char buf[static 16])
-{
-	static const char *const name[] = {[KV_STRING] = "string", [KV_HASH] = "hash"};
-
-	if ((size_t)type < ARRAY_SIZE(name))
-		snprintf(buf, 16, "%s", name[type]);
-	else
-		snprintf(buf, 16, "type %d", type);
-}
-
 static int stat_key(void *kv, const char *key)
 {
+	static const char *const name[] = {[KV_STRING] = "string", [KV_HASH] = "hash"};
 	struct kv_meta meta;
 	char text[32], type[16];
 	json_t *o;
@@ -356,7 +347,10 @@ static int stat_key(void *kv, const char *key)
 		return ctl_kv_missing(kv, key);
 	if (rc < 0)
 		return ctl_kv_fail(rc, key);
-	type_name(rc, type);
+	if ((size_t)rc < ARRAY_SIZE(name))
+		snprintf(type, sizeof(type), "%s", name[rc]);
+	else
+		snprintf(type, sizeof(type), "type %d", rc);
 	if (ctl.json) {
 		o = ctl_kv_describe(kv, key);
 		json_object_set_new(o, "value_bytes", json_integer((json_int_t)meta.length));
