@@ -66,8 +66,16 @@ static bool *cell_flag(const struct gpu_port *port, bool *flags, uint32_t queue,
 	return &flags[(size_t)queue * slots + index % slots];
 }
 
+/* Clear the flags of cells from `index` on that are set, before `end`; returns the first that is not. */
+static uint64_t flags_clear(const struct gpu_port *port, bool *flags, uint32_t queue, uint64_t index, uint64_t end)
+{
+	for (; index < end && *cell_flag(port, flags, queue, index); index++)
+		*cell_flag(port, flags, queue, index) = false;
+	return index;
+}
+
 /* Read the process's indices: it takes and does no more than there are, and never goes back. */
-static void look(struct gpu_port *port, uint32_t queue)
+static void port_read_indices(struct gpu_port *port, uint32_t queue)
 {
 	struct wire_ring_worker_line *line = wire_ring_worker_line(&port->ring, queue);
 	struct port_queue *q = &port->queue[queue];
@@ -82,7 +90,7 @@ static void look(struct gpu_port *port, uint32_t queue)
 	q->done = done;
 }
 
-static uint64_t room(const struct gpu_port *port, uint32_t queue)
+static uint64_t queue_room(const struct gpu_port *port, uint32_t queue)
 {
 	const struct port_queue *q = &port->queue[queue];
 
@@ -90,13 +98,13 @@ static uint64_t room(const struct gpu_port *port, uint32_t queue)
 }
 
 /* The queue with the most room, as far as is known. */
-static uint32_t roomiest(struct gpu_port *port)
+static uint32_t queue_roomiest(struct gpu_port *port)
 {
 	uint32_t queues = port->ring.shape.queues, best = port->first;
 
 	for (uint32_t i = 1, queue = port->first; i < queues; i++) {
 		queue = queue + 1 < queues ? queue + 1 : 0;
-		if (room(port, queue) > room(port, best))
+		if (queue_room(port, queue) > queue_room(port, best))
 			best = queue;
 	}
 	return best;
@@ -104,13 +112,13 @@ static uint32_t roomiest(struct gpu_port *port)
 
 int gpu_port_reserve(struct gpu_port *port, struct gpu_cell *cell, void **input)
 {
-	uint32_t queue = roomiest(port);
+	uint32_t queue = queue_roomiest(port);
 
-	if (!room(port, queue)) {
+	if (!queue_room(port, queue)) {
 		for (uint32_t i = 0; i < port->ring.shape.queues; i++)
-			look(port, i);
-		queue = roomiest(port);
-		if (!room(port, queue))
+			port_read_indices(port, i);
+		queue = queue_roomiest(port);
+		if (!queue_room(port, queue))
 			return -EAGAIN;
 	}
 	cell->queue = queue;
@@ -124,20 +132,13 @@ void gpu_port_submit(struct gpu_port *port, const struct gpu_cell *cell, const s
 {
 	struct wire_ring_job *to = wire_ring_job(&port->ring, cell->queue, cell->index);
 	struct port_queue *q = &port->queue[cell->queue];
-	uint64_t submitted = q->submitted;
+	uint64_t submitted;
 
 	must(*cell_flag(port, port->filled, cell->queue, cell->index) == false);
 	*to = *job;
 	to->sequence = cell->index + 1;
 	*cell_flag(port, port->filled, cell->queue, cell->index) = true;
-	while (submitted < q->reserved) {
-		bool *filled = cell_flag(port, port->filled, cell->queue, submitted);
-
-		if (!*filled)
-			break;
-		*filled = false;
-		submitted++;
-	}
+	submitted = flags_clear(port, port->filled, cell->queue, q->submitted, q->reserved);
 	if (submitted == q->submitted)
 		return;
 	q->submitted = submitted;
@@ -186,7 +187,7 @@ int gpu_port_poll(struct gpu_port *port, struct gpu_done *out, int max)
 		uint32_t queue = (port->turn + i) % queues;
 		struct port_queue *q = &port->queue[queue];
 
-		look(port, queue);
+		port_read_indices(port, queue);
 		for (; q->polled != q->done && n < max; q->polled++, n++) {
 			const struct wire_ring_result *result = wire_ring_result(&port->ring, queue, q->polled);
 
@@ -206,18 +207,11 @@ int gpu_port_poll(struct gpu_port *port, struct gpu_done *out, int max)
 void gpu_port_release(struct gpu_port *port, const struct gpu_cell *cell)
 {
 	struct port_queue *q = &port->queue[cell->queue];
-	uint64_t collected = q->collected;
+	uint64_t collected;
 
 	must(*cell_flag(port, port->released, cell->queue, cell->index) == false);
 	*cell_flag(port, port->released, cell->queue, cell->index) = true;
-	while (collected < q->polled) {
-		bool *released = cell_flag(port, port->released, cell->queue, collected);
-
-		if (!*released)
-			break;
-		*released = false;
-		collected++;
-	}
+	collected = flags_clear(port, port->released, cell->queue, q->collected, q->polled);
 	if (collected == q->collected)
 		return;
 	q->collected = collected;
@@ -228,7 +222,7 @@ void gpu_port_release(struct gpu_port *port, const struct gpu_cell *cell)
 static bool has_results(struct gpu_port *port)
 {
 	for (uint32_t queue = 0; queue < port->ring.shape.queues; queue++) {
-		look(port, queue);
+		port_read_indices(port, queue);
 		if (port->queue[queue].done != port->queue[queue].polled)
 			return true;
 	}

@@ -58,7 +58,7 @@ static bool find_line(const char *text, const char *name, char *out, size_t size
 	return false;
 }
 
-static int judge(struct answer *answer, bool ended, int status, struct gpu_probe *out)
+static int probe_judge(struct answer *answer, bool ended, int status, struct gpu_probe *out)
 {
 	char how[64], *rest = answer->text;
 
@@ -103,7 +103,7 @@ int gpu_probe(const struct gpu_process_attr *attr, struct gpu_probe *out)
 			kill(pid, SIGKILL);
 		gpu_spawn_reap(process, 0, &status);
 		close(process);
-		rc = judge(&answer, ended, status, out);
+		rc = probe_judge(&answer, ended, status, out);
 	}
 	close(ends[0]);
 	return rc;

@@ -265,7 +265,7 @@ static void ask_to_end(struct gpu_session *session, uint64_t now)
 }
 
 /* The first reason counts, and none does for what was stopped. */
-static void fail(struct gpu_session *session, uint64_t now, const char *reason)
+static void session_fail(struct gpu_session *session, uint64_t now, const char *reason)
 {
 	if (session->asked)
 		return;
@@ -293,17 +293,17 @@ void gpu_session_stop(struct gpu_session *session, uint64_t now)
 		ask_to_end(session, now);
 }
 
-static void terminate(char *text, size_t size)
+static void session_terminate(char *text, size_t size)
 {
 	text[size - 1] = '\0';
 }
 
 static void take_message(struct gpu_session *session, struct gpu_message *m, uint64_t now)
 {
-	terminate(m->room, sizeof(m->room));
-	terminate(m->probe.backend, sizeof(m->probe.backend));
-	terminate(m->probe.device, sizeof(m->probe.device));
-	terminate(m->text, sizeof(m->text));
+	session_terminate(m->room, sizeof(m->room));
+	session_terminate(m->probe.backend, sizeof(m->probe.backend));
+	session_terminate(m->probe.device, sizeof(m->probe.device));
+	session_terminate(m->text, sizeof(m->text));
 	switch (m->kind) {
 	case GPU_SAYS_READY:
 		if (!gpu_session_handle(session->state, GPU_EVENT_READY))
@@ -314,13 +314,13 @@ static void take_message(struct gpu_session *session, struct gpu_message *m, uin
 		log_debug("gpu", "worker %d runs on %s (%s)", (int)session->pid, m->probe.backend, m->probe.device);
 		return;
 	case GPU_SAYS_FAILED:
-		fail(session, now, m->text);
+		session_fail(session, now, m->text);
 		return;
 	case GPU_SAYS_LOG:
 		log_at(MIN(m->level, LOG_LEVEL_DEBUG), m->room, "worker %d: %s", (int)session->pid, m->text);
 		return;
 	default:
-		fail(session, now, "the worker process sent a message that there is not");
+		session_fail(session, now, "the worker process sent a message that there is not");
 	}
 }
 
@@ -341,7 +341,7 @@ static void take_messages(struct gpu_session *session, unsigned most, uint64_t n
 	}
 }
 
-static void exited(struct gpu_session *session)
+static void session_exited(struct gpu_session *session)
 {
 	close_fd(&session->process);
 	close_fd(&session->control);
@@ -350,21 +350,21 @@ static void exited(struct gpu_session *session)
 	gpu_session_handle(session->state, GPU_EVENT_EXITED);
 }
 
-static void buried(struct gpu_session *session, int status, uint64_t now)
+static void session_reaped(struct gpu_session *session, int status, uint64_t now)
 {
 	struct wire_ring_header *header = wire_ring_header(&session->ring);
 	char how[64], reason[128];
 
 	take_messages(session, UINT_MAX, now); /* as many as a socket holds */
 	snprintf(reason, sizeof(reason), "the worker process %s", gpu_spawn_status(status, how));
-	fail(session, now, reason);
+	session_fail(session, now, reason);
 	log_debug("gpu", "worker %d %s", (int)session->pid, how);
 	/* A client that looks at the ring alone learns of it too; the process, whose words these are, is no more. */
 	if (header->state != WIRE_RING_FAILED && header->state != WIRE_RING_STOPPED) {
 		header->error = session->failed ? WIRE_RING_DIED : WIRE_RING_NO_ERROR;
 		wire_ring_store32(&header->state, session->failed ? WIRE_RING_FAILED : WIRE_RING_STOPPED);
 	}
-	exited(session);
+	session_exited(session);
 }
 
 static void kill_process(const struct gpu_session *session)
@@ -380,9 +380,10 @@ static void look_for_life(struct gpu_session *session, uint64_t now)
 	bool still = heartbeat == session->heartbeat && clock - session->looked >= LIFE_AGAIN / 2;
 
 	if (still && session->still) {
-		fail(session, now,
-		     "the worker process stands still: a signal has stopped it, or it gets no processor; open a new "
-		     "session");
+		session_fail(
+			session, now,
+			"the worker process stands still: a signal has stopped it, or it gets no processor; open a new "
+			"session");
 		return;
 	}
 	session->heartbeat = heartbeat;
@@ -391,13 +392,13 @@ static void look_for_life(struct gpu_session *session, uint64_t now)
 	session->deadline = time_after(now, still ? LIFE_AGAIN : session->life);
 }
 
-static void expired(struct gpu_session *session, uint64_t now)
+static void session_expired(struct gpu_session *session, uint64_t now)
 {
 	if (!session->asked) {
 		if (session->control < 0)
-			fail(session, now, "the worker process hung up");
+			session_fail(session, now, "the worker process hung up");
 		else if (*session->state == GPU_STARTING)
-			fail(session, now, "the worker process was not ready within 30 s");
+			session_fail(session, now, "the worker process was not ready within 30 s");
 		else
 			look_for_life(session, now);
 		return;
@@ -431,11 +432,11 @@ enum gpu_session_state gpu_session_progress(struct gpu_session *session, uint64_
 				/* how it ended is about to be known */
 				session->deadline = MIN(session->deadline, now + GPU_STOP_GRACE);
 		} else if (session->process >= 0 && gpu_spawn_reap(session->process, WNOHANG, &status)) {
-			buried(session, status, now);
+			session_reaped(session, status, now);
 		}
 	}
 	if (now >= session->deadline)
-		expired(session, now);
+		session_expired(session, now);
 	return *session->state;
 }
 
@@ -444,7 +445,7 @@ void gpu_session_abandon(struct gpu_session *session)
 	must(session_is_mine(session));
 	must(session->process >= 0);
 	log_error("gpu", "worker %d was killed and does not end: it is left to the system", (int)session->pid);
-	exited(session);
+	session_exited(session);
 }
 
 void gpu_session_destroy(struct gpu_session *session)

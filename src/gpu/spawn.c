@@ -39,7 +39,7 @@ struct arguments {
 	size_t used;
 };
 
-static void add(struct arguments *a, const char *name, const char *value)
+static void argument_add(struct arguments *a, const char *name, const char *value)
 {
 	if (!value)
 		return;
@@ -52,13 +52,13 @@ static void add_number(struct arguments *a, const char *name, uint64_t number, c
 	char *text = a->text + a->used;
 
 	a->used += (size_t)snprintf(text, sizeof(a->text) - a->used, "%" PRIu64 "%s", number, unit) + 1;
-	add(a, name, text);
+	argument_add(a, name, text);
 }
 
 static void add_time(struct arguments *a, const char *name, uint64_t ns)
 {
 	if (ns == TIME_NEVER)
-		add(a, name, "never");
+		argument_add(a, name, "never");
 	else
 		add_number(a, name, ns, "ns");
 }
@@ -67,9 +67,9 @@ static void add_time(struct arguments *a, const char *name, uint64_t ns)
 static void make_arguments(const struct gpu_process_attr *attr, const struct gpu_spawn *spawn, struct arguments *a)
 {
 	a->argv[a->count++] = attr->program;
-	add(a, "--backend", attr->backend);
-	add(a, "--device", attr->device);
-	add(a, "--kernels", attr->kernels);
+	argument_add(a, "--backend", attr->backend);
+	argument_add(a, "--device", attr->device);
+	argument_add(a, "--kernels", attr->kernels);
 	add_number(a, "--threads", gpu_threads(attr->threads), "");
 	if (spawn->probe) {
 		a->argv[a->count++] = "--probe";
@@ -120,7 +120,7 @@ static void make_environment(char *out[ENVIRONMENT_MAX + 1])
 	out[n] = NULL;
 }
 
-static int start(const struct gpu_process_attr *attr, const struct gpu_spawn *spawn, pid_t *pid)
+static int program_start(const struct gpu_process_attr *attr, const struct gpu_spawn *spawn, pid_t *pid)
 {
 	struct arguments arguments = {.count = 0};
 	posix_spawn_file_actions_t files;
@@ -158,7 +158,7 @@ destroy_files:
 
 int gpu_spawn(const struct gpu_process_attr *attr, const struct gpu_spawn *spawn, pid_t *pid, int *pidfd)
 {
-	int rc = start(attr, spawn, pid);
+	int rc = program_start(attr, spawn, pid);
 
 	if (rc != 0) {
 		log_error("gpu", "cannot start %s: %s", attr->program, strerror(-rc));

@@ -21,8 +21,7 @@
 struct gpu_team {
 	uint32_t index, count; /* this thread, of how many */
 	uint32_t *scratch;     /* shared by the team */
-	uint32_t scratch_bytes;
-	const uint32_t *stop; /* when not 0: return, the output is not wanted */
+	const uint32_t *stop;  /* when not 0: return, the output is not wanted */
 };
 
 /* Inputs and outputs are cells: they begin at a word, and their room ends with a whole one. What

@@ -39,7 +39,7 @@ static struct wire_ring_job quantize_job(uint32_t width, uint32_t height, uint32
 static uint64_t run_body(const struct wire_ring_job *job, const void *in, void *out)
 {
 	uint32_t scratch[GPU_TEAM_SCRATCH / sizeof(uint32_t)];
-	struct gpu_team alone = {.count = 1, .scratch = scratch, .scratch_bytes = sizeof(scratch), .stop = &stop};
+	struct gpu_team alone = {.count = 1, .scratch = scratch, .stop = &stop};
 
 	return gpu_operation_body(&alone, job, in, out);
 }

@@ -34,7 +34,7 @@
  */
 
 /* Whether there are results since the last look; the daemon knows of them then. */
-static bool tell(struct gpu_process *process, uint64_t *told)
+static bool results_tell(struct gpu_process *process, uint64_t *told)
 {
 	uint64_t done = gpu_ring_done(&process->ring);
 
@@ -84,7 +84,7 @@ static void *tell_results(void *argument)
 
 	gpu_idle_init(process, &idle);
 	while (!gpu_process_stopping(process)) {
-		if (tell(process, &told)) {
+		if (results_tell(process, &told)) {
 			since = time_now();
 			turns = 0;
 		} else if (told != gpu_ring_submitted(&process->ring)) {
@@ -102,7 +102,7 @@ static void *tell_results(void *argument)
  * The kernel's life.
  */
 
-static int launch(struct cuda *c)
+static int kernel_launch(struct cuda *c)
 {
 	void *parameters[] = {&c->args};
 
@@ -232,7 +232,7 @@ static int tend_running(struct cuda *c)
 	return 0;
 }
 
-static int serve(struct cuda *c)
+static int cuda_serve(struct cuda *c)
 {
 	struct gpu_process *process = c->process;
 	struct gpu_idle idle = {0};
@@ -252,10 +252,10 @@ static int serve(struct cuda *c)
 			gpu_idle(process, &idle);
 		} else {
 			gpu_idle_end(process, &idle);
-			rc = launch(c) == 0 ? 0 : fail_device(c);
+			rc = kernel_launch(c) == 0 ? 0 : fail_device(c);
 		}
 		if (process->queue_mode)
-			tell(process, &told);
+			results_tell(process, &told);
 	}
 	gpu_idle_disarm(process, &idle);
 	if (!process->queue_mode)
@@ -263,13 +263,13 @@ static int serve(struct cuda *c)
 	return rc;
 }
 
-static int run(struct gpu_process *process, char *why)
+static int cuda_run(struct gpu_process *process, char *why)
 {
 	struct cuda c = {.process = process};
 	int rc = cuda_take(&c);
 
 	if (rc == 0) {
-		rc = launch(&c);
+		rc = kernel_launch(&c);
 		if (rc != 0)
 			cuda_give_back(&c);
 	}
@@ -277,7 +277,7 @@ static int run(struct gpu_process *process, char *why)
 		snprintf(why, GPU_WHY, "%s", c.api.why);
 		return -ENODEV;
 	}
-	rc = serve(&c);
+	rc = cuda_serve(&c);
 	/* From a kernel that does not end nothing can be taken back, and after a fault every call
 	 * fails: the end of the process is what remains. */
 	if (end_kernel(&c, GPU_KERNEL_STOP))
@@ -291,5 +291,5 @@ const struct gpu_backend gpu_backend_cuda = {
 	.descriptors = 1024,    /* a driver opens dozens for each of its devices */
 	.file_bytes = 64 * MIB, /* shared memory, and a cache of what it compiled */
 	.probe = cuda_probe,
-	.run = run,
+	.run = cuda_run,
 };

@@ -252,8 +252,7 @@ DEVICE_FN void resume(const struct gpu_kernel_args *args, struct block *block)
 
 DEVICE_FN void work(const struct gpu_kernel_args *args, struct block *block)
 {
-	struct gpu_team team = {threadIdx.x, blockDim.x - GPU_KERNEL_WATCH, block->scratch, sizeof(block->scratch),
-				&block->stop};
+	struct gpu_team team = {threadIdx.x, blockDim.x - GPU_KERNEL_WATCH, block->scratch, &block->stop};
 
 	if (team.index == 0)
 		resume(args, block);

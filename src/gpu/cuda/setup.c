@@ -176,7 +176,7 @@ static int count_blocks(struct cuda *c, unsigned wanted)
 }
 
 /* Let the device see memory of this process; *seen is where. */
-static int map(struct cuda *c, void *memory, uint64_t bytes, uint64_t *seen)
+static int memory_map(struct cuda *c, void *memory, uint64_t bytes, uint64_t *seen)
 {
 	int rc = cuda_call(&c->api, cuMemHostRegister, memory, bytes, CUDA_REGISTER_MAPPED | CUDA_REGISTER_PORTABLE);
 
@@ -203,7 +203,7 @@ static int make_board(struct cuda *c)
 		cuda_api_failed(&c->api, "no memory for the board: %s", strerror(errno));
 		return -ENOMEM;
 	}
-	rc = map(c, c->board, board_bytes(), &seen);
+	rc = memory_map(c, c->board, board_bytes(), &seen);
 	c->args.board = (struct gpu_kernel_board *)seen;
 	if (rc != 0)
 		munmap(c->board, board_bytes());
@@ -260,7 +260,7 @@ int cuda_take(struct cuda *c)
 
 	if (rc != 0)
 		return rc;
-	rc = map(c, c->process->ring.base, c->process->ring.at.bytes, &seen);
+	rc = memory_map(c, c->process->ring.base, c->process->ring.at.bytes, &seen);
 	c->args.ring = c->process->ring;
 	c->args.ring.base = (uint8_t *)seen;
 	if (rc != 0)

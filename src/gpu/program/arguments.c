@@ -124,7 +124,7 @@ static int print_help(void)
 	return fflush(stdout) == 0 ? EX_OK : EX_IOERR;
 }
 
-static int usage(void)
+static int arguments_usage(void)
 {
 	fputs("Try 'rdmad-gpu --help'.\n", stderr);
 	return EX_USAGE;
@@ -143,16 +143,16 @@ static void make_getopt(struct option *names)
 	names[ARRAY_SIZE(table) + 2] = (struct option){0};
 }
 
-static int set(struct gpu_arguments *out, size_t i, const char *text)
+static int argument_set(struct gpu_arguments *out, size_t i, const char *text)
 {
 	if (table[i].set(out, table[i].at, text) == 0)
 		return -1;
 	log_error("gpu", "--%s %s: this is no %s that it takes (%s)", table[i].name, text, table[i].argument,
 		  table[i].help);
-	return usage();
+	return arguments_usage();
 }
 
-static int take(struct gpu_arguments *out, int letter)
+static int argument_take(struct gpu_arguments *out, int letter)
 {
 	size_t images = 0;
 
@@ -165,29 +165,29 @@ static int take(struct gpu_arguments *out, int letter)
 	case OPTION_IMAGES:
 		while (strcmp(table[images].name, "images") != 0)
 			images++;
-		return set(out, images, optarg);
+		return argument_set(out, images, optarg);
 	case '?':
-		return usage(); /* getopt has said what is wrong */
+		return arguments_usage(); /* getopt has said what is wrong */
 	default:
-		return set(out, (size_t)(letter - OPTION_FIRST), optarg);
+		return argument_set(out, (size_t)(letter - OPTION_FIRST), optarg);
 	}
 }
 
 /* What one option alone does not show. */
-static int check(struct gpu_arguments *out)
+static int arguments_check(struct gpu_arguments *out)
 {
 	if (out->mode == GPU_SERVE && (!out->ring || !out->control || !out->event)) {
 		log_error("gpu", "rdmad starts this program with --ring, --control and --event; by "
 				 "hand, use --probe or --measure");
-		return usage();
+		return arguments_usage();
 	}
 	if (out->images < 1 || out->levels < 1 || out->levels > 256) {
 		log_error("gpu", "levels are between 1 and 256, and images at least 1");
-		return usage();
+		return arguments_usage();
 	}
 	if (out->attr.job_timeout == 0) {
 		log_error("gpu", "a job takes longer than no time: --timeout");
-		return usage();
+		return arguments_usage();
 	}
 	out->attr.threads = gpu_threads(out->attr.threads);
 	return -1;
@@ -212,13 +212,13 @@ int gpu_arguments_parse(int argc, char **argv, struct gpu_arguments *out)
 	};
 	make_getopt(names);
 	while ((letter = getopt_long(argc, argv, "hVn:", names, NULL)) != -1) {
-		rc = take(out, letter);
+		rc = argument_take(out, letter);
 		if (rc >= 0)
 			return rc;
 	}
 	if (optind < argc) {
 		log_error("gpu", "unexpected argument %s", argv[optind]);
-		return usage();
+		return arguments_usage();
 	}
-	return check(out);
+	return arguments_check(out);
 }

@@ -90,7 +90,7 @@ static struct landlock_rules landlock_rules(long version, bool sealed)
 	};
 }
 
-static void landlock(bool sealed, char lacks[static GPU_WHY])
+static void landlock_restrict(bool sealed, char lacks[static GPU_WHY])
 {
 	long version = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION);
 	struct landlock_rules rules;
@@ -115,11 +115,11 @@ int gpu_sandbox(bool sealed, char lacks[static GPU_WHY])
 	int rc = syscall(SYS_capset, &header, none) == 0 ? gpu_hide_memory() : -errno;
 
 	if (rc == 0 && !SANITIZED)
-		landlock(sealed, lacks);
+		landlock_restrict(sealed, lacks);
 	return rc;
 }
 
-static int limit(int what, rlim_t most)
+static int resource_limit(int what, rlim_t most)
 {
 	struct rlimit limits;
 
@@ -149,7 +149,7 @@ int gpu_confine(int control, const struct gpu_backend *backend)
 		rc = -errno;
 	signal(SIGPIPE, SIG_IGN);
 	if (rc == 0)
-		rc = limit(RLIMIT_CORE, 0);
+		rc = resource_limit(RLIMIT_CORE, 0);
 	close_others();
 	if (rc == 0)
 		rc = gpu_sandbox(backend && backend->sealed, lacks);
@@ -165,9 +165,9 @@ int gpu_confine_files(const struct gpu_backend *backend)
 	int rc;
 
 	signal(SIGXFSZ, SIG_IGN); /* to write too much is no reason to die */
-	rc = limit(RLIMIT_FSIZE, backend->file_bytes);
+	rc = resource_limit(RLIMIT_FSIZE, backend->file_bytes);
 	if (rc == 0)
-		rc = limit(RLIMIT_NOFILE, backend->descriptors);
+		rc = resource_limit(RLIMIT_NOFILE, backend->descriptors);
 	if (rc != 0)
 		log_error("gpu", "cannot limit this process's files: %s", strerror(-rc));
 	return rc;
@@ -218,19 +218,19 @@ struct program {
 	unsigned short count;
 };
 
-static void emit(struct program *p, struct sock_filter instruction)
+static void filter_emit(struct program *p, struct sock_filter instruction)
 {
 	p->code[p->count++] = instruction;
 }
 
 static void emit_load(struct program *p, size_t at)
 {
-	emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)at));
+	filter_emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)at));
 }
 
 static void emit_answer(struct program *p, uint32_t answer)
 {
-	emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, answer));
+	filter_emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, answer));
 }
 
 /* The number is loaded. Arguments whose bits are asked for have 32. */
@@ -238,10 +238,11 @@ static void emit_call(struct program *p, const struct call *call)
 {
 	bool asks = call->never;
 
-	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call->number, 0, asks ? 4 : 1));
+	filter_emit(p,
+		    (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call->number, 0, asks ? 4 : 1));
 	if (asks) {
 		emit_load(p, offsetof(struct seccomp_data, args) + (size_t)call->argument * sizeof(uint64_t));
-		emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, call->never, 0, 1));
+		filter_emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, call->never, 0, 1));
 		emit_answer(p, SECCOMP_RET_ERRNO | EPERM);
 	}
 	emit_answer(p, SECCOMP_RET_ALLOW);
@@ -259,7 +260,7 @@ void gpu_sandbox_calls(char lacks[static GPU_WHY])
 	if (!ARCHITECTURE)
 		return;
 	emit_load(&program, offsetof(struct seccomp_data, arch));
-	emit(&program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
+	filter_emit(&program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
 	emit_answer(&program, SECCOMP_RET_KILL_PROCESS);
 	emit_load(&program, offsetof(struct seccomp_data, nr));
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)

@@ -22,7 +22,7 @@ static int cpu_probe(const struct gpu_process_attr *attr, struct gpu_probe *out,
 uint64_t cpu_run(const struct wire_ring_job *job, const void *input, void *output, const uint32_t *stop)
 {
 	uint32_t scratch[GPU_TEAM_SCRATCH / sizeof(uint32_t)];
-	struct gpu_team alone = {.count = 1, .scratch = scratch, .scratch_bytes = sizeof(scratch), .stop = stop};
+	struct gpu_team alone = {.count = 1, .scratch = scratch, .stop = stop};
 
 	if (job->op == WIRE_RING_QUANTIZE)
 		return cpu_vectors(0)->quantize(job, input, output);
@@ -50,7 +50,7 @@ static void carry_out(struct cpu_thread *t, uint32_t queue, uint64_t index, cons
 
 /* The next job of a queue that this thread holds. 1, 0: there is none or no room for its result;
  * negative: the session is over. */
-static int take(struct cpu_thread *t, uint32_t queue, uint64_t index)
+static int cpu_take_job(struct cpu_thread *t, uint32_t queue, uint64_t index)
 {
 	struct gpu_process *process = t->cpu->process;
 	struct wire_ring_job job;
@@ -86,7 +86,7 @@ static int serve_queue(struct cpu_thread *t, uint32_t queue)
 	    atomic_exchange_explicit(&q->held, true, memory_order_acquire))
 		return 0;
 	index = atomic_load_explicit(&q->index, memory_order_relaxed);
-	rc = take(t, queue, index);
+	rc = cpu_take_job(t, queue, index);
 	if (rc > 0)
 		atomic_store_explicit(&q->index, index + 1, memory_order_relaxed);
 	atomic_store_explicit(&q->held, false, memory_order_release);
@@ -105,7 +105,7 @@ int cpu_step(struct cpu_thread *t)
 	return rc;
 }
 
-static void *serve(void *argument)
+static void *cpu_thread_main(void *argument)
 {
 	struct cpu_thread *t = argument;
 	struct gpu_process *process = t->cpu->process;
@@ -126,7 +126,7 @@ static void *serve(void *argument)
 
 /* The session's share: `threads` of those processors that this process may use, from the `share`th
  * on. The scheduler places threads within it. Where there are few, only the scheduler can tell which is better. */
-static void settle(struct gpu_process *process)
+static void cpu_keep_near(struct gpu_process *process)
 {
 	cpu_set_t all, share;
 	unsigned count, first, n = 0;
@@ -156,7 +156,7 @@ static unsigned start_threads(struct cpu_thread *threads, unsigned count)
 	int rc = 0;
 
 	for (; n < count; n++) {
-		rc = pthread_create(&threads[n].thread, NULL, serve, &threads[n]);
+		rc = pthread_create(&threads[n].thread, NULL, cpu_thread_main, &threads[n]);
 		if (rc != 0)
 			break;
 	}
@@ -179,12 +179,12 @@ static int cpu_serve(struct gpu_process *process, char *why)
 	if (process->share >= 0)
 		process->attr.poll =
 			spin_allowed(process->attr.poll, process->queue_mode ? 1 : process->attr.threads + 2);
-	settle(process);
+	cpu_keep_near(process);
 	pthread_mutex_lock(&cpu.gate); /* no thread sees a job before the process is sealed */
 	count = start_threads(threads, count);
 	gpu_process_ready(process);
 	pthread_mutex_unlock(&cpu.gate);
-	serve(&threads[0]);
+	cpu_thread_main(&threads[0]);
 	for (unsigned i = 1; i < count; i++)
 		pthread_join(threads[i].thread, NULL);
 	return atomic_load(&process->failed) ? -ECANCELED : 0;

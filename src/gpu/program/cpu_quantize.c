@@ -74,7 +74,7 @@ typedef uint32_t (*map_fn)(const uint8_t *in, uint8_t *out, uint32_t n, const st
 typedef uint32_t (*sum_fn)(const uint8_t *out, uint32_t n, uint64_t *sum);
 
 /* The output's share of the check; what the vectors leave over, word by word. */
-static uint64_t check(const uint8_t *out, uint32_t n, sum_fn sum_vectors)
+static uint64_t output_sum(const uint8_t *out, uint32_t n, sum_fn sum_vectors)
 {
 	uint64_t sum = 0;
 	uint32_t done = sum_vectors(out, n, &sum);
@@ -100,7 +100,7 @@ static uint64_t quantize(const struct wire_ring_job *job, const uint8_t *in, uin
 	if (find_steps(map, &steps))
 		done = map_vectors(in, out, n, &steps);
 	map_by_table(in + done, out + done, n - done, map);
-	return check(out, n, sum_vectors);
+	return output_sum(out, n, sum_vectors);
 }
 
 /*

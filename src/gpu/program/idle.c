@@ -34,7 +34,7 @@ void gpu_idle_init(const struct gpu_process *process, struct gpu_idle *idle)
 }
 
 /* Looks at the clock now and then. */
-static bool tired(struct gpu_idle *idle)
+static bool should_sleep(struct gpu_idle *idle)
 {
 	if (idle->turns == 1)
 		spin_begin(&idle->spin, time_now());
@@ -52,7 +52,7 @@ void gpu_idle(struct gpu_process *process, struct gpu_idle *idle)
 	idle->turns++;
 	if (time_to_yield(idle->turns))
 		sched_yield();
-	if (!tired(idle))
+	if (!should_sleep(idle))
 		return;
 	if (!process->queue_mode) {
 		sleep_until_kicked(process, idle);

@@ -30,7 +30,7 @@ struct measurement {
 	struct figures figures;
 };
 
-static void fill(uint8_t *image, uint32_t n)
+static void image_fill(uint8_t *image, uint32_t n)
 {
 	uint32_t random = 1;
 
@@ -68,7 +68,7 @@ static int wait_until_running(struct gpu_session *session)
 	return log_fail(-ENODEV, "gpu", "%s", gpu_session_reason(session));
 }
 
-static int start(struct measurement *m)
+static int session_start(struct measurement *m)
 {
 	struct gpu_process_attr attr = m->arguments->attr;
 	struct wire_ring_shape shape = {QUEUES, SLOTS,
@@ -83,7 +83,7 @@ static int start(struct measurement *m)
 	return rc == 0 ? wait_until_running(m->session) : rc;
 }
 
-static bool submit(struct measurement *m)
+static bool job_submit(struct measurement *m)
 {
 	struct gpu_cell cell;
 	void *input;
@@ -96,7 +96,7 @@ static bool submit(struct measurement *m)
 }
 
 /* What came, compared and given back; waits for nothing. Negative: the session is over. */
-static int collect(struct measurement *m, unsigned *idle)
+static int job_collect(struct measurement *m, unsigned *idle)
 {
 	struct gpu_done done[OUTSTANDING];
 	int n = gpu_port_poll(m->port, done, OUTSTANDING);
@@ -124,10 +124,10 @@ static int measure_ring(struct measurement *m, uint64_t images, struct histogram
 		uint64_t begin = time_now();
 		int n = 0;
 
-		submit(m);
+		job_submit(m);
 		gpu_port_kick(m->port);
 		while (n == 0)
-			n = collect(m, &idle);
+			n = job_collect(m, &idle);
 		if (n < 0)
 			return n;
 		histogram_add(times, time_now() - begin);
@@ -144,10 +144,10 @@ static int measure_rate(struct measurement *m)
 	while (received < images) {
 		int n;
 
-		while (sent < images && sent - received < OUTSTANDING && submit(m))
+		while (sent < images && sent - received < OUTSTANDING && job_submit(m))
 			sent++;
 		gpu_port_kick(m->port);
-		n = collect(m, &idle);
+		n = job_collect(m, &idle);
 		if (n < 0)
 			return n;
 		received += (uint64_t)n;
@@ -156,7 +156,7 @@ static int measure_rate(struct measurement *m)
 	return 0;
 }
 
-static void print(const struct measurement *m)
+static void results_print(const struct measurement *m)
 {
 	const struct gpu_arguments *a = m->arguments;
 	const struct gpu_probe *probe = gpu_session_probe(m->session);
@@ -194,9 +194,9 @@ static int measure(struct measurement *m)
 	m->expected = aligned_alloc(WIRE_RING_LINE, wire_ring_pages(length));
 	if (!m->image || !m->expected)
 		return log_fail(-ENOMEM, "gpu", "no memory for an image");
-	fill(m->image, length);
+	image_fill(m->image, length);
 	measure_direct(m, &times);
-	rc = start(m);
+	rc = session_start(m);
 	if (rc == 0) /* new memory is slow: each cell once */
 		rc = measure_ring(m, QUEUES * SLOTS, &times);
 	if (rc == 0)
@@ -204,7 +204,7 @@ static int measure(struct measurement *m)
 	if (rc == 0)
 		rc = measure_rate(m);
 	if (rc == 0)
-		print(m);
+		results_print(m);
 	return rc;
 }
 

@@ -7,7 +7,7 @@
 
 /* The daemon reads as it comes; should it not, the process does not wait for it. Whether it was
  * sent. */
-static bool say(struct gpu_process *process, struct gpu_message *message)
+static bool message_send(struct gpu_process *process, struct gpu_message *message)
 {
 	return process->control >= 0 &&
 	       send(process->control, message, sizeof(*message), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
@@ -26,7 +26,7 @@ void gpu_process_ready(struct gpu_process *process)
 	if (process->control >= 0 && process->backend && process->backend->sealed)
 		gpu_sandbox_calls(process->probe.lacks);
 	set_state(process, WIRE_RING_RUNNING);
-	say(process, &message);
+	message_send(process, &message);
 }
 
 void gpu_process_log(struct gpu_process *process, enum log_level level, const char *room, const char *text)
@@ -35,7 +35,7 @@ void gpu_process_log(struct gpu_process *process, enum log_level level, const ch
 
 	snprintf(message.room, sizeof(message.room), "%s", room);
 	snprintf(message.text, sizeof(message.text), "%s", text);
-	if (!say(process, &message))
+	if (!message_send(process, &message))
 		fprintf(stderr, "%s %s: %s\n", log_level_name(level), room, text);
 }
 
@@ -61,7 +61,7 @@ void gpu_process_fail(struct gpu_process *process, enum wire_ring_error error, u
 	header->error_queue = queue;
 	header->error_index = index;
 	set_state(process, WIRE_RING_FAILED);
-	say(process, &message);
+	message_send(process, &message);
 	atomic_store(&process->stopping, true);
 }
 

@@ -33,7 +33,7 @@ static void look_at(struct gpu_process *process, struct gpu_busy *busy, uint64_t
 	_exit(EX_TEMPFAIL);
 }
 
-static void *run(void *argument)
+static void *watch_main(void *argument)
 {
 	struct gpu_process *process = argument;
 	struct wire_ring_header *header = wire_ring_header(&process->ring);
@@ -71,7 +71,7 @@ static void *run(void *argument)
 int gpu_watch_start(struct gpu_process *process)
 {
 	pthread_t thread;
-	int rc = pthread_create(&thread, NULL, run, process);
+	int rc = pthread_create(&thread, NULL, watch_main, process);
 
 	if (rc != 0) {
 		log_error("gpu", "cannot start a thread: %s", strerror(rc));
