@@ -37,7 +37,7 @@ struct parser {
 	char *free; /* in the client's text */
 };
 
-static int complain(const struct parser *p, const char *word, const char *why)
+static int parser_complain(const struct parser *p, const char *word, const char *why)
 {
 	/* A file of keys may have been named in place of that of clients. */
 	if (strstr(word, "rdmad1:"))
@@ -59,7 +59,7 @@ static int parse_prefixes(struct parser *p, const char *word, struct auth_prefix
 	const char *at = word;
 
 	if (out->all || out->count)
-		return complain(p, word, "that right stands twice: its prefixes belong behind one =");
+		return parser_complain(p, word, "that right stands twice: its prefixes belong behind one =");
 	out->all = !*word;
 	while (*at) {
 		char *begin = p->free;
@@ -70,18 +70,19 @@ static int parse_prefixes(struct parser *p, const char *word, struct auth_prefix
 				continue;
 			}
 			if (hex_digit(at[1]) < 0 || hex_digit(at[2]) < 0)
-				return complain(p, word, "behind a % there are two hexadecimal digits");
+				return parser_complain(p, word, "behind a % there are two hexadecimal digits");
 			*p->free++ = (char)(hex_digit(at[1]) * 16 + hex_digit(at[2]));
 			at += 2;
 		}
 		if (p->free == begin)
-			return complain(p, word, "a prefix is empty; nothing behind the = stands for everything");
+			return parser_complain(p, word,
+					       "a prefix is empty; nothing behind the = stands for everything");
 		if (out->count == AUTH_PREFIXES_MAX)
-			return complain(p, word, "there are more than 16 prefixes");
+			return parser_complain(p, word, "there are more than 16 prefixes");
 		out->prefix[out->count].offset = (uint16_t)(begin - p->client->text);
 		out->prefix[out->count++].length = (uint16_t)(p->free - begin);
 		if (*at == ',' && !*++at)
-			return complain(p, word, "it ends with a comma");
+			return parser_complain(p, word, "it ends with a comma");
 	}
 	return 0;
 }
@@ -121,9 +122,9 @@ static int parse_word(struct parser *p, const char *word)
 			continue;
 		if ((limit_words[i].size ? units_parse_size(word + n, to)
 					 : units_parse_number(word + n, 0, UINT32_MAX, to)) != 0)
-			return complain(p, word,
-					limit_words[i].size ? "it needs a size, such as 64M" : "it needs a number");
-		return *to < limit_words[i].least ? complain(p, word, "it is to be at least 1") : 0;
+			return parser_complain(
+				p, word, limit_words[i].size ? "it needs a size, such as 64M" : "it needs a number");
+		return *to < limit_words[i].least ? parser_complain(p, word, "it is to be at least 1") : 0;
 	}
 	for (unsigned i = 0; p->services[i]; i++)
 		if (strcmp(word, p->services[i]) == 0) {
@@ -134,7 +135,7 @@ static int parse_word(struct parser *p, const char *word)
 		p->client->flush = true;
 		return 0;
 	}
-	return complain(p, word, "this is no service and no right");
+	return parser_complain(p, word, "this is no service and no right");
 }
 
 static bool subject_valid(const char *name)
@@ -155,12 +156,12 @@ static int parse_client(struct parser *p, const char *line, size_t length)
 
 	p->client->text = p->free = malloc(length + 1);
 	if (copy && p->client->text)
-		rc = strlen(copy) == length ? 0 : complain(p, copy, "a byte of 0 is behind it");
+		rc = strlen(copy) == length ? 0 : parser_complain(p, copy, "a byte of 0 is behind it");
 	else
 		log_error("auth", "no memory");
 	word = rc == 0 ? strsep(&rest, " \t") : NULL;
 	if (word && !subject_valid(word))
-		rc = complain(p, word, "this is no name of a client, nor @USER-ID, @* or *");
+		rc = parser_complain(p, word, "this is no name of a client, nor @USER-ID, @* or *");
 	else if (word)
 		snprintf(p->client->name, sizeof(p->client->name), "%s", word);
 	while (rc == 0 && (word = strsep(&rest, " \t")))
@@ -168,11 +169,11 @@ static int parse_client(struct parser *p, const char *line, size_t length)
 			rc = parse_word(p, word);
 	if (rc == 0 && p->client->connections != AUTH_NO_LIMIT) {
 		p->client->open = calloc(1, sizeof(*p->client->open));
-		rc = p->client->open ? 0 : complain(p, p->client->name, "no memory");
+		rc = p->client->open ? 0 : parser_complain(p, p->client->name, "no memory");
 	}
 	if (rc == 0 && (p->client->bytes != AUTH_NO_LIMIT || p->client->requests != AUTH_NO_LIMIT)) {
 		p->client->spent = calloc(1, sizeof(*p->client->spent));
-		rc = p->client->spent ? 0 : complain(p, p->client->name, "no memory");
+		rc = p->client->spent ? 0 : parser_complain(p, p->client->name, "no memory");
 	}
 	free(copy);
 	return rc;
@@ -193,7 +194,7 @@ static int parse_lines(const char *path, const char *text, size_t length, const 
 	while (auth_lines_next(&lines)) {
 		p.line = lines.number;
 		if (lines.length > UINT16_MAX)
-			return complain(&p, "", "the line is longer than 65535 bytes");
+			return parser_complain(&p, "", "the line is longer than 65535 bytes");
 		p.client = &clients->client[clients->count++];
 		*p.client = auth_nothing;
 		rc = parse_client(&p, lines.line, lines.length);
@@ -299,7 +300,7 @@ bool auth_may(const struct auth_client *client, enum auth_access access, const v
 	return prefixes->all;
 }
 
-static uint64_t spend(_Atomic uint64_t *paid, uint64_t used, uint64_t rate, uint64_t now)
+static uint64_t bucket_spend(_Atomic uint64_t *paid, uint64_t used, uint64_t rate, uint64_t now)
 {
 	uint64_t old = atomic_load_explicit(paid, memory_order_relaxed), next;
 	uint64_t cost = rate == AUTH_NO_LIMIT
@@ -315,8 +316,8 @@ static uint64_t spend(_Atomic uint64_t *paid, uint64_t used, uint64_t rate, uint
 
 uint64_t auth_spend(const struct auth_client *client, uint64_t bytes, uint64_t requests, uint64_t now)
 {
-	uint64_t by_bytes = spend(&client->spent->bytes, bytes, client->bytes, now);
-	uint64_t by_requests = spend(&client->spent->requests, requests, client->requests, now);
+	uint64_t by_bytes = bucket_spend(&client->spent->bytes, bytes, client->bytes, now);
+	uint64_t by_requests = bucket_spend(&client->spent->requests, requests, client->requests, now);
 
 	return MAX(by_bytes, by_requests);
 }

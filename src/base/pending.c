@@ -25,7 +25,7 @@ void pending_remove(struct pending *pending, struct pending_entry *entry)
 	pending->count--;
 }
 
-static void drop(struct pending *pending, struct pending_entry *entry, enum pending_reason reason)
+static void entry_drop(struct pending *pending, struct pending_entry *entry, enum pending_reason reason)
 {
 	pending_remove(pending, entry);
 	pending->attr.drop(entry, reason);
@@ -53,7 +53,7 @@ bool pending_make_room(struct pending *pending, uint64_t now)
 
 	if (!entry || now < time_after(entry->since, pending->attr.grace))
 		return false;
-	drop(pending, entry, PENDING_GAVE_WAY);
+	entry_drop(pending, entry, PENDING_GAVE_WAY);
 	return true;
 }
 
@@ -70,7 +70,7 @@ int pending_turn(struct pending *pending, uint64_t now)
 
 	while (n < PENDING_TURN && (entry = pending_first(pending)) &&
 	       now >= time_after(entry->since, pending->attr.stay)) {
-		drop(pending, entry, PENDING_LATE);
+		entry_drop(pending, entry, PENDING_LATE);
 		n++;
 	}
 	return n;
@@ -90,5 +90,5 @@ void pending_close(struct pending *pending)
 	struct pending_entry *entry;
 
 	while ((entry = pending_first(pending)))
-		drop(pending, entry, PENDING_CLOSED);
+		entry_drop(pending, entry, PENDING_CLOSED);
 }

@@ -13,14 +13,14 @@ struct target {
 	size_t size;
 };
 
-static void *field(const struct setting *s, const void *values)
+static void *setting_field(const struct setting *s, const void *values)
 {
 	return (char *)(uintptr_t)values + s->offset;
 }
 
-static bool wrong(const struct target *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool setting_wrong(const struct target *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static bool wrong(const struct target *t, const char *format, ...)
+static bool setting_wrong(const struct target *t, const char *format, ...)
 {
 	va_list args;
 
@@ -34,9 +34,9 @@ static bool set_number(const struct target *t, const char *text)
 {
 	const struct setting *s = t->setting;
 
-	if (units_parse_number(text, s->min, s->max, field(s, t->values)) == 0)
+	if (units_parse_number(text, s->min, s->max, setting_field(s, t->values)) == 0)
 		return true;
-	return wrong(t, "%s is not a number from %" PRIu64 " to %" PRIu64, text, s->min, s->max);
+	return setting_wrong(t, "%s is not a number from %" PRIu64 " to %" PRIu64, text, s->min, s->max);
 }
 
 static bool set_size(const struct target *t, const char *text)
@@ -46,11 +46,11 @@ static bool set_size(const struct target *t, const char *text)
 	uint64_t value;
 
 	if (units_parse_size(text, &value) == 0 && ((value >= s->min && value <= s->max) || (s->zero && !value))) {
-		*(uint64_t *)field(s, t->values) = value;
+		*(uint64_t *)setting_field(s, t->values) = value;
 		return true;
 	}
-	return wrong(t, "\"%s\" is not a size from \"%s\" to \"%s\"", text, units_format_size(s->min, min),
-		     units_format_size(s->max, max));
+	return setting_wrong(t, "\"%s\" is not a size from \"%s\" to \"%s\"", text, units_format_size(s->min, min),
+			     units_format_size(s->max, max));
 }
 
 static bool set_time(const struct target *t, const char *text)
@@ -62,9 +62,10 @@ static bool set_time(const struct target *t, const char *text)
 	if (s->always && strcmp(text, "always") == 0)
 		value = TIME_NEVER;
 	else if (units_parse_time(text, &value) != 0 || value < s->min || value > s->max)
-		return wrong(t, "\"%s\" is not a time from \"%s\" to \"%s\"%s", text, units_format_time(s->min, min),
-			     units_format_time(s->max, max), s->always ? ", or \"always\"" : "");
-	*(uint64_t *)field(s, t->values) = value;
+		return setting_wrong(t, "\"%s\" is not a time from \"%s\" to \"%s\"%s", text,
+				     units_format_time(s->min, min), units_format_time(s->max, max),
+				     s->always ? ", or \"always\"" : "");
+	*(uint64_t *)setting_field(s, t->values) = value;
 	return true;
 }
 
@@ -74,14 +75,14 @@ static bool set_mode(const struct target *t, const char *text)
 	unsigned long value = strtoul(text, &end, 8);
 
 	if (text[0] < '0' || text[0] > '7' || *end || value > t->setting->max)
-		return wrong(t, "\"%s\" is not a mode such as \"0600\"", text);
-	*(uint64_t *)field(t->setting, t->values) = value;
+		return setting_wrong(t, "\"%s\" is not a mode such as \"0600\"", text);
+	*(uint64_t *)setting_field(t->setting, t->values) = value;
 	return true;
 }
 
 static bool set_bool(const struct target *t, const char *text)
 {
-	*(bool *)field(t->setting, t->values) = strcmp(text, "true") == 0;
+	*(bool *)setting_field(t->setting, t->values) = strcmp(text, "true") == 0;
 	return true;
 }
 
@@ -89,7 +90,7 @@ static bool check_text(const struct target *t, const char *text)
 {
 	if (t->setting->check)
 		return t->setting->check(text, t->why, t->size);
-	return *text || wrong(t, "it is empty");
+	return *text || setting_wrong(t, "it is empty");
 }
 
 bool setting_check_path(const char *text, char *why, size_t size)
@@ -119,13 +120,13 @@ bool setting_check_host(const char *text, char *why, size_t size)
 
 static bool set_string(const struct target *t, const char *text)
 {
-	char **at = field(t->setting, t->values), *copy;
+	char **at = setting_field(t->setting, t->values), *copy;
 
 	if (!check_text(t, text))
 		return false;
 	copy = strdup(text);
 	if (!copy)
-		return wrong(t, "no memory");
+		return setting_wrong(t, "no memory");
 	free(*at);
 	*at = copy;
 	return true;
@@ -133,15 +134,15 @@ static bool set_string(const struct target *t, const char *text)
 
 static bool add_item(const struct target *t, const char *text)
 {
-	struct setting_list *list = field(t->setting, t->values);
+	struct setting_list *list = setting_field(t->setting, t->values);
 
 	if (!check_text(t, text))
 		return false;
 	if (list->count == SETTING_LIST_MAX)
-		return wrong(t, "more than %d items", SETTING_LIST_MAX);
+		return setting_wrong(t, "more than %d items", SETTING_LIST_MAX);
 	list->item[list->count] = strdup(text);
 	if (!list->item[list->count])
-		return wrong(t, "no memory");
+		return setting_wrong(t, "no memory");
 	list->count++;
 	return true;
 }
@@ -159,7 +160,7 @@ static bool no_such_choice(const struct target *t, const char *text)
 	for (unsigned i = 0; (name = setting_choice(t->setting, i)); i++)
 		if (*name)
 			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", *list ? ", " : "", name);
-	return wrong(t, "there is no \"%s\"; there are %s", text, list);
+	return setting_wrong(t, "there is no \"%s\"; there are %s", text, list);
 }
 
 static bool find_choice(const struct target *t, const char *text, unsigned *out)
@@ -183,7 +184,7 @@ static bool set_choice(const struct target *t, const char *text)
 
 	if (!find_choice(t, text, &choice))
 		return false;
-	*(uint64_t *)field(t->setting, t->values) = choice;
+	*(uint64_t *)setting_field(t->setting, t->values) = choice;
 	return true;
 }
 
@@ -193,7 +194,7 @@ static bool add_choice(const struct target *t, const char *text)
 
 	if (!find_choice(t, text, &choice))
 		return false;
-	*(uint64_t *)field(t->setting, t->values) |= 1ull << choice;
+	*(uint64_t *)setting_field(t->setting, t->values) |= 1ull << choice;
 	return true;
 }
 
@@ -229,7 +230,7 @@ static void set_every(const struct setting *s, void *values)
 
 	for (unsigned i = 0; (name = setting_choice(s, i)); i++)
 		if (*name)
-			*(uint64_t *)field(s, values) |= 1ull << i;
+			*(uint64_t *)setting_field(s, values) |= 1ull << i;
 }
 
 void setting_set_default(const struct setting *s, void *values)
@@ -248,16 +249,16 @@ void setting_set_default(const struct setting *s, void *values)
 
 void setting_clear(const struct setting *s, void *values)
 {
-	struct setting_list *list = field(s, values);
+	struct setting_list *list = setting_field(s, values);
 
 	if (s->type == SETTING_LIST) {
 		while (list->count > 0)
 			free(list->item[--list->count]);
 	} else if (s->type == SETTING_STRING) {
-		free(*(char **)field(s, values));
-		*(char **)field(s, values) = NULL;
+		free(*(char **)setting_field(s, values));
+		*(char **)setting_field(s, values) = NULL;
 	} else if (s->type == SETTING_SET) {
-		*(uint64_t *)field(s, values) = 0;
+		*(uint64_t *)setting_field(s, values) = 0;
 	}
 }
 
@@ -277,15 +278,15 @@ bool setting_equal(const struct setting *s, const void *a, const void *b)
 
 	switch (s->type) {
 	case SETTING_LIST:
-		return list_equal(field(s, a), field(s, b));
+		return list_equal(setting_field(s, a), setting_field(s, b));
 	case SETTING_STRING:
-		one = *(char **)field(s, a);
-		other = *(char **)field(s, b);
+		one = *(char **)setting_field(s, a);
+		other = *(char **)setting_field(s, b);
 		return one && other ? strcmp(one, other) == 0 : one == other;
 	case SETTING_BOOL:
-		return *(bool *)field(s, a) == *(bool *)field(s, b);
+		return *(bool *)setting_field(s, a) == *(bool *)setting_field(s, b);
 	default:
-		return *(uint64_t *)field(s, a) == *(uint64_t *)field(s, b);
+		return *(uint64_t *)setting_field(s, a) == *(uint64_t *)setting_field(s, b);
 	}
 }
 
@@ -297,9 +298,9 @@ void setting_swap(const struct setting *s, void *a, void *b)
 		   : s->type == SETTING_STRING ? sizeof(char *)
 					       : sizeof(uint64_t);
 
-	memcpy(kept, field(s, a), n);
-	memcpy(field(s, a), field(s, b), n);
-	memcpy(field(s, b), kept, n);
+	memcpy(kept, setting_field(s, a), n);
+	memcpy(setting_field(s, a), setting_field(s, b), n);
+	memcpy(setting_field(s, b), kept, n);
 }
 
 static const char *set_item(const struct setting *s, uint64_t set, unsigned i)
@@ -312,7 +313,7 @@ static const char *set_item(const struct setting *s, uint64_t set, unsigned i)
 
 const char *setting_text(const struct setting *s, const void *values, unsigned i, char buf[static 32])
 {
-	const void *at = field(s, values);
+	const void *at = setting_field(s, values);
 	const struct setting_list *list = at;
 	uint64_t ns;
 

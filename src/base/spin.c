@@ -29,7 +29,7 @@ void spin_limit(struct spin *spin, uint64_t limit)
 	spin->since = since;
 }
 
-static void change(struct spin *spin, bool sleeps)
+static void spin_change(struct spin *spin, bool sleeps)
 {
 	spin->sleeps = sleeps;
 	spin->interval = spin->rounds = 1;
@@ -46,7 +46,7 @@ static void end_trial(struct spin *spin, double price, bool vain)
 	spin->other = better ? spin->usual : price;
 	if (!better)
 		return;
-	change(spin, !spin->sleeps);
+	spin_change(spin, !spin->sleeps);
 	spin->useless = false;
 	spin->usual = price;
 }
@@ -61,7 +61,7 @@ static bool end_round(struct spin *spin, double price, bool vain)
 	spin->most = MIN(MAX(LONG * spin->waited / ROUND, (uint64_t)TIME_US), LONGEST * spin->limit);
 	spin->useless = vain;
 	if (vain && !spin->sleeps) {
-		change(spin, true);
+		spin_change(spin, true);
 		return false;
 	}
 	return --spin->rounds == 0 || news;

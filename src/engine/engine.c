@@ -624,7 +624,7 @@ static bool is_true(const void *what, uint64_t value)
 	return *(const bool *)what;
 }
 
-static bool differs(const void *what, uint64_t value)
+static bool word_differs(const void *what, uint64_t value)
 {
 	return *(const uint64_t *)what != value;
 }
@@ -636,12 +636,12 @@ int engine_wait(struct engine *engine, const bool *done, uint64_t timeout)
 
 int engine_wait_change(struct engine *engine, const uint64_t *counter, uint64_t until)
 {
-	return engine_wait_until(engine, differs, counter, *counter, until, false);
+	return engine_wait_until(engine, word_differs, counter, *counter, until, false);
 }
 
 int engine_yield_until_change(struct engine *engine, const uint64_t *counter, uint64_t until)
 {
-	return engine_wait_until(engine, differs, counter, *counter, until, true);
+	return engine_wait_until(engine, word_differs, counter, *counter, until, true);
 }
 
 /* Other requests may be completed all the time: the clock is looked at here, too. */

@@ -11,7 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static int answer(int rc)
+static int errno_of(int rc)
 {
 	return rc < 0 ? -errno : rc;
 }
@@ -27,7 +27,7 @@ static int parent_sync(const char *path)
 	fd = open(dirname(strcpy(copy, path)), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	rc = answer(fsync(fd));
+	rc = errno_of(fsync(fd));
 	close(fd);
 	return rc;
 }
@@ -40,7 +40,7 @@ static int kernel_open(void *arg, int directory, const char *name, int flags)
 	if (flags & O_DIRECTORY) {
 		if (flags & O_CREAT)
 			rc = mkdir(name, 0700) == 0 ? parent_sync(name) : -errno;
-		return rc && rc != -EEXIST ? rc : answer(open(name, (flags & ~O_CREAT) | O_CLOEXEC));
+		return rc && rc != -EEXIST ? rc : errno_of(open(name, (flags & ~O_CREAT) | O_CLOEXEC));
 	}
 	directory = directory < 0 ? AT_FDCWD : directory;
 	flags |= O_NONBLOCK; /* for a pipe in a file's place, which may have no writer */
@@ -60,7 +60,7 @@ static int kernel_close(void *arg, int fd)
 	(void)arg;
 	/* What is in the log is in the arena: the cache has better uses. */
 	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-	return answer(close(fd));
+	return errno_of(close(fd));
 }
 
 /* A descriptor that has it: this disk wants something else of it, or the rest of a part. */
@@ -101,7 +101,7 @@ static int kernel_allocate(void *arg, int fd, uint64_t size)
 	do
 		rc = fallocate(fd, 0, 0, (off_t)size);
 	while (rc && errno == EINTR);
-	return answer(rc && errno == EOPNOTSUPP ? ftruncate(fd, (off_t)size) : rc);
+	return errno_of(rc && errno == EOPNOTSUPP ? ftruncate(fd, (off_t)size) : rc);
 }
 
 static int64_t kernel_filled(void *arg, int fd)
@@ -137,19 +137,19 @@ static int kernel_sync(void *arg, int fd)
 	(void)arg;
 	if (fstat(fd, &st))
 		return -errno;
-	return answer(S_ISDIR(st.st_mode) ? fsync(fd) : fdatasync(fd));
+	return errno_of(S_ISDIR(st.st_mode) ? fsync(fd) : fdatasync(fd));
 }
 
 static int kernel_rename(void *arg, int directory, const char *from, const char *to)
 {
 	(void)arg;
-	return answer(renameat(directory, from, directory, to));
+	return errno_of(renameat(directory, from, directory, to));
 }
 
 static int kernel_unlink(void *arg, int directory, const char *name)
 {
 	(void)arg;
-	return answer(unlinkat(directory, name, 0));
+	return errno_of(unlinkat(directory, name, 0));
 }
 
 static int64_t kernel_size(void *arg, int fd)
@@ -222,7 +222,7 @@ static int64_t kernel_room(void *arg, int directory)
 	int rc = kernel_list(arg, directory, room_add, &room);
 
 	if (rc == 0)
-		rc = answer(fstatvfs(directory, &fs));
+		rc = errno_of(fstatvfs(directory, &fs));
 	if (rc == 0 && !fs.f_blocks) /* a file system in memory that has no end, or one that does not say */
 		rc = -EOPNOTSUPP;
 	return rc ? rc : room.bytes + (int64_t)(fs.f_bavail * fs.f_frsize);

@@ -82,7 +82,7 @@ const unsigned char *input_here(const struct input *input)
 	return input->buffer + (input->at - input->buffer_at);
 }
 
-static int damaged(const struct input *input, const char *why)
+static int input_damaged(const struct input *input, const char *why)
 {
 	return log_fail(-EBADMSG, ROOM, "%s: %s", input->path, why);
 }
@@ -101,12 +101,12 @@ static int header_check(struct input *input)
 		return rc;
 	memcpy(&input->header, input->buffer, HEADER);
 	if (memcmp(h->magic, FORMAT_MAGIC, sizeof(h->magic)) != 0)
-		return damaged(input, "no header of a segment at its begin");
+		return input_damaged(input, "no header of a segment at its begin");
 	if (!h->format || h->format > FORMAT_VERSION)
 		return log_fail(-EPROTONOSUPPORT, ROOM, "%s: format %" PRIu32 ", and this rdmad knows %u", input->path,
 				h->format, FORMAT_VERSION);
 	if (!format_header_whole(h))
-		return damaged(input, "the checksum of its header is wrong");
+		return input_damaged(input, "the checksum of its header is wrong");
 	input->seed = format_seed(h->store, h->id);
 	input->at = HEADER;
 	return 0;

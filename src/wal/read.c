@@ -34,7 +34,7 @@ struct reading {
 };
 
 /* Wanted by the reader that the caller gave; a reader of our own between it and the file knows more. */
-static bool wanted(const struct reading *r, const struct wal_record *record)
+static bool record_wanted(const struct reading *r, const struct wal_record *record)
 {
 	return r->kind == FORMAT_CHECKPOINT || (record->lsn > r->since && record->lsn > r->last);
 }
@@ -44,7 +44,7 @@ static int reading_place(void *arg, const struct wal_record *record, void **valu
 	struct reading *r = arg;
 
 	*value = NULL;
-	return r->reader->place && wanted(r, record) ? r->reader->place(r->reader->arg, record, value) : 0;
+	return r->reader->place && record_wanted(r, record) ? r->reader->place(r->reader->arg, record, value) : 0;
 }
 
 static void reading_drop(void *arg, void *value)
@@ -55,7 +55,7 @@ static void reading_drop(void *arg, void *value)
 }
 
 /* What comes before a checkpoint's damage is of no use: keys would be missing anywhere. */
-static int damaged(struct reading *r, uint64_t at, const char *why)
+static int segment_damaged(struct reading *r, uint64_t at, const char *why)
 {
 	if (r->kind == FORMAT_CHECKPOINT)
 		log_error(ROOM,
@@ -81,7 +81,7 @@ static int damaged(struct reading *r, uint64_t at, const char *why)
  * Records. 1: taken; 0: no writer would have put it there.
  */
 
-static int tell(struct reading *r, const struct wal_record *record, uint64_t bytes)
+static int record_tell(struct reading *r, const struct wal_record *record, uint64_t bytes)
 {
 	int rc = r->reader->record(r->reader->arg, record);
 
@@ -102,12 +102,12 @@ static int take_item(struct reading *r, const struct found_record *f, uint64_t a
 		return f->header.type == FORMAT_COMMIT || f->header.type >= FORMAT_TYPE_IGNORED;
 	r->found->items++;
 	r->found->last = MAX(r->found->last, f->record.lsn);
-	return tell(r, &f->record, r->input.at - at);
+	return record_tell(r, &f->record, r->input.at - at);
 }
 
 static int take_change(struct reading *r, const struct found_record *f, uint64_t at)
 {
-	bool is_wanted = wanted(r, &f->record);
+	bool is_wanted = record_wanted(r, &f->record);
 
 	if (f->header.type == FORMAT_COMMIT) {
 		r->group_end = at + f->header.expires;
@@ -123,10 +123,10 @@ static int take_change(struct reading *r, const struct found_record *f, uint64_t
 	if (f->header.type == FORMAT_CHECKPOINT_END || f->header.lsn <= r->last)
 		return 0;
 	r->last = f->header.lsn;
-	return is_wanted ? tell(r, &f->record, r->input.at - at) : 1;
+	return is_wanted ? record_tell(r, &f->record, r->input.at - at) : 1;
 }
 
-static int take(struct reading *r, const struct found_record *f, uint64_t at)
+static int record_take(struct reading *r, const struct found_record *f, uint64_t at)
 {
 	int rc;
 
@@ -153,7 +153,7 @@ static int records_read(struct reading *r)
 
 		rc = input_next(&r->input, &own, &f);
 		if (rc == 1)
-			rc = take(r, &f, at);
+			rc = record_take(r, &f, at);
 		r->done += r->input.at - at;
 		if (r->done - r->told >= PROGRESS) {
 			r->told = r->done;
@@ -210,7 +210,8 @@ static int open_end(struct reading *r, struct segment *s)
 	end = MAX(MAX(end, r->group_end), input->at);
 	if (durable > r->last) {
 		r->lost = end - input->at;
-		return damaged(r, input->at, "a record is not valid, and one behind it says that it was on disk");
+		return segment_damaged(r, input->at,
+				       "a record is not valid, and one behind it says that it was on disk");
 	}
 	if (end > input->at) {
 		log_warn(ROOM,
@@ -232,14 +233,14 @@ static int header_fits(struct reading *r, struct segment *s, bool first)
 
 	if (memcmp(h->store, r->wal->manifest.store, sizeof(h->store)) != 0 || h->id != s->id ||
 	    h->kind != (uint32_t)r->kind)
-		return damaged(r, 0, "its header is that of another segment");
+		return segment_damaged(r, 0, "its header is that of another segment");
 	s->before = h->before;
 	if (r->kind == FORMAT_LOG)
 		r->given = MAX(r->given, h->given);
 	if (r->kind == FORMAT_LOG && first)
 		r->last = MAX(r->last, h->before);
 	if (r->kind == FORMAT_LOG && h->before > r->last)
-		return damaged(r, 0, "the segment before it has ended too early");
+		return segment_damaged(r, 0, "the segment before it has ended too early");
 	return 0;
 }
 
@@ -271,11 +272,12 @@ static int opened_read(struct reading *r, struct segment *s, bool first)
 	if (rc)
 		return rc;
 	if (!s->end)
-		return input->limit < input->header.size ? damaged(r, input->limit, "something has cut the file")
-							 : open_end(r, s);
+		return input->limit < input->header.size
+			       ? segment_damaged(r, input->limit, "something has cut the file")
+			       : open_end(r, s);
 	if (input->at == s->end || mark_damaged(r, s))
 		return 0;
-	return damaged(r, input->at, "a record is not valid that was on disk");
+	return segment_damaged(r, input->at, "a record is not valid that was on disk");
 }
 
 /* `end` and `before` of the segment are known then; an end of 0 behind CUT: nothing of it is kept. */
@@ -297,7 +299,7 @@ static int segment_read(struct reading *r, struct segment *s, bool first)
 		}
 		input_close(&r->input);
 	} else if (rc == -EBADMSG || rc == -ENOENT) {
-		rc = damaged(r, 0, "it is no segment");
+		rc = segment_damaged(r, 0, "it is no segment");
 		r->lost += s->end ? s->end - HEADER : 0;
 		s->end = 0;
 	}
