@@ -128,7 +128,7 @@ static int exchange(int fd, const char *command, char **out, size_t *len)
 }
 
 /* The same at the socket of that path. 0 or an exit status, with the cause told. */
-static int ask(const char *path, const char *command, char **out, size_t *len)
+static int socket_ask(const char *path, const char *command, char **out, size_t *len)
 {
 	int fd = connect_to(path), rc;
 
@@ -149,7 +149,7 @@ static int ask(const char *path, const char *command, char **out, size_t *len)
 }
 
 /* Takes the text apart: *out is the answer, also of a failure that it tells of, where there is one at all. */
-static int understand(const char *text, size_t len, json_t **out)
+static int answer_parse(const char *text, size_t len, json_t **out)
 {
 	json_error_t error;
 	json_t *answer = json_loadb(text, len, 0, &error);
@@ -202,10 +202,10 @@ void ctl_control_render(FILE *out, json_t *answer)
 	ctl_render(out, answer);
 }
 
-static int show(const char *text, size_t len)
+static int answer_show(const char *text, size_t len)
 {
 	json_t *answer;
-	int rc = understand(text, len, &answer);
+	int rc = answer_parse(text, len, &answer);
 
 	if (!answer)
 		return rc;
@@ -232,11 +232,11 @@ int ctl_control_ask(const char *command, json_t **out)
 {
 	char path[256], *text = NULL;
 	size_t len = 0;
-	int rc = ask(path_of_socket(path, sizeof(path)), command, &text, &len);
+	int rc = socket_ask(path_of_socket(path, sizeof(path)), command, &text, &len);
 
 	*out = NULL;
 	if (rc == CTL_OK)
-		rc = understand(text, len, out);
+		rc = answer_parse(text, len, out);
 	free(text);
 	if (rc != CTL_OK) {
 		json_decref(*out);
@@ -270,10 +270,10 @@ static int command_control(const struct ctl_arguments *arguments)
 
 	snprintf(line, sizeof(line), "%s%s%s", ctl_command_name(), arguments->count ? " " : "",
 		 arguments->count ? arguments->text[0] : "");
-	rc = ask(path_of_socket(path, sizeof(path)), line, &text, &len);
+	rc = socket_ask(path_of_socket(path, sizeof(path)), line, &text, &len);
 
 	if (rc == CTL_OK)
-		rc = show(text, len);
+		rc = answer_show(text, len);
 	free(text);
 	return rc;
 }

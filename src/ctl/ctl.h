@@ -414,7 +414,8 @@ struct ctl_progress {
 };
 
 void ctl_progress_begin(struct ctl_progress *progress, const char *things);
-void ctl_progress_add(struct ctl_progress *progress, uint64_t count, uint64_t bytes);
+/* One more thing, of so many bytes. */
+void ctl_progress_add(struct ctl_progress *progress, uint64_t bytes);
 /* Leaves no trace on the terminal. */
 void ctl_progress_end(struct ctl_progress *progress);
 

@@ -12,13 +12,13 @@ void ctl_progress_begin(struct ctl_progress *progress, const char *things)
 	progress->on = isatty(STDERR_FILENO) && !ctl.quiet && !ctl.json;
 }
 
-void ctl_progress_add(struct ctl_progress *p, uint64_t count, uint64_t bytes)
+void ctl_progress_add(struct ctl_progress *p, uint64_t bytes)
 {
 	char size[32], rate[32];
 	double seconds;
 	uint64_t now;
 
-	p->count += count;
+	p->count++;
 	p->bytes += bytes;
 	if (!p->on)
 		return;

@@ -129,7 +129,7 @@ void ctl_say_of(const char *address, const char *why)
 		ctl_say("%s %s: %s", ctl_command_name(), address, why);
 }
 
-static const char *reason(int error, const char *why)
+static const char *error_text(int error, const char *why)
 {
 	if (!why)
 		why = rdmad_error();
@@ -144,14 +144,14 @@ int ctl_fail(int error, const char *why, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(what, sizeof(what), format, args);
 	va_end(args);
-	ctl_say("%s: %s", what, reason(error, why));
+	ctl_say("%s: %s", what, error_text(error, why));
 	print_hint(error);
 	return (int)ctl_exit_of(error);
 }
 
 int ctl_fail_channel(int error, const char *why, const char *url)
 {
-	ctl_say_of(url, reason(error, why));
+	ctl_say_of(url, error_text(error, why));
 	if (error == -EINVAL && !ctl.require_rdma) /* the URL is none; else it may only lack RDMA */
 		return ctl_usage_hint();
 	if (why || strncmp(url, "meet://", strlen("meet://")) != 0)

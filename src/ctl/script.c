@@ -6,7 +6,7 @@
 
 #define SIZE_MAX_TEXT (1ull << 40)
 
-static bool blank(char c)
+static bool is_blank(char c)
 {
 	return c == ' ' || c == '\t';
 }
@@ -16,10 +16,10 @@ static size_t next_word(const char **at, const char *end, const char **word)
 {
 	const char *p = *at;
 
-	while (p < end && blank(*p))
+	while (p < end && is_blank(*p))
 		p++;
 	*word = p;
-	while (p < end && !blank(*p))
+	while (p < end && !is_blank(*p))
 		p++;
 	*at = p < end ? p + 1 : p;
 	return (size_t)(p - *word);

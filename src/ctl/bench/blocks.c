@@ -89,7 +89,7 @@ static uint64_t stamp_of(const struct block *block)
 }
 
 /* Write the block's number to its begin and its end. */
-static void stamp(struct block *block, uint64_t number)
+static void block_stamp(struct block *block, uint64_t number)
 {
 	memcpy(block->bytes, &number, sizeof(number));
 	memcpy(block->bytes + bench.size - sizeof(number), &number, sizeof(number));
@@ -117,14 +117,14 @@ static void step_end(struct blocks_steps *s, int step, uint64_t began, uint64_t 
 }
 
 /* Read the first `count` blocks. One that is gone meanwhile has the status -ENOENT. */
-static int load(struct blocks_client *client, uint32_t count)
+static int blocks_load(struct blocks_client *client, uint32_t count)
 {
 	struct blocks_steps *s = client->steps;
 	uint64_t loaded = 0, began;
 	int rc;
 
 	for (uint32_t i = 0; i < count && !bench.no_verify; i++)
-		stamp(&s->block[i], 0);
+		block_stamp(&s->block[i], 0);
 	began = time_now();
 	rc = plan.way->load(client, s->block, count);
 	if (rc != 0)
@@ -139,7 +139,7 @@ static int load(struct blocks_client *client, uint32_t count)
 }
 
 /* Store the blocks that were not read. */
-static int store(struct blocks_client *client, uint32_t count)
+static int blocks_store(struct blocks_client *client, uint32_t count)
 {
 	struct blocks_steps *s = client->steps;
 	struct block missing[BLOCKS_BATCH_MAX];
@@ -150,7 +150,7 @@ static int store(struct blocks_client *client, uint32_t count)
 	for (uint32_t i = 0; i < count; i++) {
 		if (s->block[i].status == 0)
 			continue;
-		stamp(&s->block[i], stamp_of(&s->block[i]));
+		block_stamp(&s->block[i], stamp_of(&s->block[i]));
 		missing[n++] = s->block[i];
 	}
 	if (n == 0)
@@ -163,7 +163,7 @@ static int store(struct blocks_client *client, uint32_t count)
 }
 
 /* Delete what the last request has stored of its own, and remember what this one has. */
-static int drop(struct blocks_client *client)
+static int blocks_drop(struct blocks_client *client)
 {
 	struct blocks_steps *s = client->steps;
 	int rc = s->old_count && !keep ? plan.way->drop(client, s->old, s->old_count) : 0;
@@ -173,7 +173,7 @@ static int drop(struct blocks_client *client)
 	return rc;
 }
 
-static int request(struct blocks_client *client)
+static int blocks_request(struct blocks_client *client)
 {
 	struct blocks_steps *s = client->steps;
 	double u = (double)(random_step(&s->random) >> 11) / (double)(1ull << 53);
@@ -195,10 +195,10 @@ static int request(struct blocks_client *client)
 	step_end(s, LOOKUP, began, batch);
 	for (uint32_t i = 0; i < batch; i++)
 		s->block[i].status = -ENOENT;
-	rc = found ? load(client, (uint32_t)found) : 0;
+	rc = found ? blocks_load(client, (uint32_t)found) : 0;
 	if (rc == 0)
-		rc = store(client, (uint32_t)batch);
-	return rc == 0 ? drop(client) : rc;
+		rc = blocks_store(client, (uint32_t)batch);
+	return rc == 0 ? blocks_drop(client) : rc;
 }
 
 static void blocks_run(struct bench_thread *thread)
@@ -212,7 +212,7 @@ static void blocks_run(struct bench_thread *thread)
 	for (uint64_t i = 0; i < s->quota && rc == 0 && now < until && !ctl_interrupted(); i++) {
 		began = now;
 		client->why = NULL;
-		rc = request(client);
+		rc = blocks_request(client);
 		now = time_now();
 		if (rc != 0)
 			break;
@@ -255,7 +255,7 @@ static void phase_end(struct bench_result *result)
 }
 
 /* Of requests, and then of each step: as often as a client that does nothing else could do it. */
-static void report(const struct bench_result *result, const char *transport)
+static void blocks_report(const struct bench_result *result, const char *transport)
 {
 	struct bench_result *all = malloc(sizeof(*all));
 
@@ -311,7 +311,7 @@ static void choose_prefixes(void)
 }
 
 /* Store each prefix, by the first client. */
-static int fill(void)
+static int blocks_fill(void)
 {
 	struct blocks_client *client = &plan.client[0];
 	struct blocks_steps *s = client->steps;
@@ -321,7 +321,7 @@ static int fill(void)
 	for (uint32_t p = 0; p < plan.prefixes && rc == 0 && !ctl_interrupted(); p++) {
 		for (uint32_t i = 0; i < plan.shared; i++) {
 			name_block(&s->block[i], "prefix", p, i);
-			stamp(&s->block[i], stamp_of(&s->block[i]));
+			block_stamp(&s->block[i], stamp_of(&s->block[i]));
 		}
 		rc = plan.shared ? plan.way->store(client, s->block, plan.shared) : 0;
 	}
@@ -389,7 +389,7 @@ static int set_up(void)
 		.end = phase_end,
 	};
 	choose_prefixes();
-	return fill();
+	return blocks_fill();
 }
 
 /* Delete the prefixes and what the last requests stored; with --keep all that the run has stored, where the server can
@@ -447,7 +447,7 @@ static int round_of_size(void)
 	int rc = set_up();
 
 	if (rc == CTL_OK && !ctl_interrupted())
-		rc = bench_measure(&plan.driven, report);
+		rc = bench_measure(&plan.driven, blocks_report);
 	return take_down(rc);
 }
 

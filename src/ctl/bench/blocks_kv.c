@@ -23,7 +23,7 @@ static int rdmad_open(struct blocks_client *client)
 }
 
 /* Keep the sentence of an error. */
-static int explain(struct blocks_client *client, int rc)
+static int error_keep(struct blocks_client *client, int rc)
 {
 	client->why = rc < 0 ? rdmad_error() : NULL;
 	return rc;
@@ -37,7 +37,7 @@ static int64_t rdmad_look_up(struct blocks_client *client, struct block *blocks,
 	for (uint32_t i = 0; i < count; i++)
 		items[i] = (struct kv_item){.key = blocks[i].key, .key_len = blocks[i].key_len};
 	found = kv_mexists(client->kv, items, count, true);
-	explain(client, (int)MIN(found, 0));
+	error_keep(client, (int)MIN(found, 0));
 	return found;
 }
 
@@ -55,7 +55,7 @@ static int rdmad_load(struct blocks_client *client, struct block *blocks, uint32
 	for (uint32_t i = 0; i < count; i++)
 		blocks[i].status =
 			places[i].status == 0 && places[i].value_len != bench.size ? -EBADMSG : places[i].status;
-	return explain(client, rc);
+	return error_keep(client, rc);
 }
 
 static int rdmad_store(struct blocks_client *client, struct block *blocks, uint32_t count)
@@ -71,7 +71,7 @@ static int rdmad_store(struct blocks_client *client, struct block *blocks, uint3
 	rc = kv_mset(client->kv, items, count, NULL);
 	for (uint32_t i = 0; i < count; i++)
 		blocks[i].status = items[i].status;
-	return explain(client, rc);
+	return error_keep(client, rc);
 }
 
 static int rdmad_drop(struct blocks_client *client, struct block *blocks, uint32_t count)
@@ -87,11 +87,11 @@ static int rdmad_drop(struct blocks_client *client, struct block *blocks, uint32
 		int64_t n = sent < count ? kv_submit(client->kv, requests + sent, count - sent) : 0;
 
 		if (n < 0 && n != -EAGAIN)
-			return explain(client, (int)n);
+			return error_keep(client, (int)n);
 		sent += (uint32_t)MAX(n, 0);
 		n = kv_done(client->kv, done, ARRAY_SIZE(done), ctl_answer_limit() / TIME_US);
 		if (n <= 0)
-			return explain(client, n ? (int)n : -ETIMEDOUT);
+			return error_keep(client, n ? (int)n : -ETIMEDOUT);
 		for (int64_t i = 0; i < n; i++)
 			blocks[done[i].tag].status = done[i].status;
 		ended += (uint32_t)n;

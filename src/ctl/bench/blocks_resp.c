@@ -15,7 +15,7 @@
 #define LINE_MAX_LEN 256u
 #define RESP_PORT 6379
 
-static int fail(struct blocks_client *client, int error, const char *why)
+static int client_fail(struct blocks_client *client, int error, const char *why)
 {
 	client->why = why;
 	return error;
@@ -52,7 +52,7 @@ static int send_all(struct blocks_client *client, struct iovec *at, size_t count
 		ssize_t n = sendmsg(client->fd, &message, MSG_NOSIGNAL);
 
 		if (n < 0)
-			return fail(client, errno == EAGAIN ? -ETIMEDOUT : -errno, NULL);
+			return client_fail(client, errno == EAGAIN ? -ETIMEDOUT : -errno, NULL);
 		for (; count && (size_t)n >= at->iov_len; at++, count--)
 			n -= (ssize_t)at->iov_len;
 		if (count) {
@@ -69,9 +69,9 @@ static int receive_all(struct blocks_client *client, void *to, size_t size)
 		ssize_t n = recv(client->fd, (char *)to + got, size - got, MSG_WAITALL);
 
 		if (n == 0)
-			return fail(client, -ECONNRESET, "the server ended the connection");
+			return client_fail(client, -ECONNRESET, "the server ended the connection");
 		if (n < 0)
-			return fail(client, errno == EAGAIN ? -ETIMEDOUT : -errno, NULL);
+			return client_fail(client, errno == EAGAIN ? -ETIMEDOUT : -errno, NULL);
 		got += (size_t)n;
 	}
 	return 0;
@@ -92,9 +92,9 @@ static int receive_line(struct blocks_client *client, char line[static LINE_MAX_
 			continue;
 		line[n - 1] = '\0';
 		memcpy(said, line, n);
-		return line[0] == '-' ? fail(client, strstr(line, "OOM") ? -ENOSPC : -EPROTO, said + 1) : 0;
+		return line[0] == '-' ? client_fail(client, strstr(line, "OOM") ? -ENOSPC : -EPROTO, said + 1) : 0;
 	}
-	return fail(client, -EPROTO, "an answer has a longer line than RESP's have here");
+	return client_fail(client, -EPROTO, "an answer has a longer line than RESP's have here");
 }
 
 /* "$5\r\nword\r\n" of a command, behind `at`. */
@@ -114,7 +114,7 @@ static int send_commands(struct blocks_client *client, const char *name, const s
 	int rc;
 
 	if (!text)
-		return fail(client, -ENOMEM, NULL);
+		return client_fail(client, -ENOMEM, NULL);
 	for (uint32_t i = 0; i < count; i++) {
 		at += sprintf(at, "*2\r\n");
 		at = add_word(at, name, strlen(name));
@@ -137,7 +137,7 @@ static int receive_numbers(struct blocks_client *client, struct block *blocks, u
 		if (rc != 0)
 			return rc;
 		if (strcmp(line, ":0") != 0 && strcmp(line, ":1") != 0)
-			return fail(client, -EPROTO, "the server's answer is not a number");
+			return client_fail(client, -EPROTO, "the server's answer is not a number");
 		blocks[i].status = line[1] == '1' ? 0 : -ENOENT;
 	}
 	return 0;
@@ -167,7 +167,7 @@ static int resp_load(struct blocks_client *client, struct block *blocks, uint32_
 		if (rc != 0 || blocks[i].status != 0)
 			continue;
 		if (strcmp(line, expected) != 0)
-			return fail(client, -EPROTO, "a value has another length than it was given");
+			return client_fail(client, -EPROTO, "a value has another length than it was given");
 		rc = receive_all(client, blocks[i].bytes, bench.size);
 		if (rc == 0)
 			rc = receive_all(client, end, sizeof(end));
@@ -197,7 +197,7 @@ static int resp_store(struct blocks_client *client, struct block *blocks, uint32
 		rc = receive_line(client, line);
 		blocks[i].status = 0;
 		if (rc == 0 && strcmp(line, "+OK") != 0)
-			rc = fail(client, -EPROTO, "the server's answer to SET is not OK");
+			rc = client_fail(client, -EPROTO, "the server's answer to SET is not OK");
 	}
 	return rc;
 }

@@ -209,7 +209,7 @@ static int run_take_results(struct run *run)
 		pass->distance += distance_of(output, baseline, run->bytes);
 		pass->work += result->work_ns;
 		histogram_add(&pass->latency, result->latency_ns);
-		ctl_progress_add(&run->progress, 1, run->bytes);
+		ctl_progress_add(&run->progress, run->bytes);
 	}
 	return rc;
 }

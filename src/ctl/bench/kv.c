@@ -385,7 +385,7 @@ static int set_up(void)
 }
 
 /* Delete the keys and end the connections. `rc` is the exit status so far. */
-static int finish(int rc)
+static int bench_finish(int rc)
 {
 	if (bench_kv.keys && bench_kv.lost && !keep)
 		ctl_say("%s: up to %llu keys are left, which begin with \"%s:\"; to delete them: rdmactl kv flush %s:",
@@ -426,7 +426,7 @@ int bench_kv_once(const char *wanted_ops, uint32_t eager_limit, bench_report_fn 
 	rc = set_up();
 	if (rc == CTL_OK)
 		rc = round_of_size(report);
-	return finish(rc);
+	return bench_finish(rc);
 }
 
 static int command_bench(const struct ctl_arguments *arguments)
@@ -441,7 +441,7 @@ static int command_bench(const struct ctl_arguments *arguments)
 		return ctl_usage_error("bench kv: either --csv or --json");
 	bench.rate = rate;
 	bench.ttl = ttl;
-	return finish(bench_rounds(arguments, sizes, (size_t)n, next_round));
+	return bench_finish(bench_rounds(arguments, sizes, (size_t)n, next_round));
 }
 
 const struct ctl_command ctl_bench_kv_commands[] = {

@@ -159,7 +159,7 @@ uint64_t bench_crossover(const uint64_t *sizes, const double *eager, const doubl
 	return from;
 }
 
-static uint64_t crossover(uint64_t *largest)
+static uint64_t sizes_crossover(uint64_t *largest)
 {
 	double rate[RUNS][BENCH_SIZES_MAX];
 
@@ -175,7 +175,7 @@ static uint64_t crossover(uint64_t *largest)
 
 static void print_crossover(void)
 {
-	uint64_t largest, from = crossover(&largest);
+	uint64_t largest, from = sizes_crossover(&largest);
 
 	if (!largest)
 		printf("crossover: no size was measured both ways\n");
@@ -285,7 +285,7 @@ static int command_bench(const struct ctl_arguments *arguments)
 	if (s.rows) {
 		json_t *o = bench_summary(ctl_command_name(), s.rows);
 
-		from = crossover(&largest);
+		from = sizes_crossover(&largest);
 		if (compare)
 			json_object_set_new(o, "set_crossover_bytes",
 					    from ? json_integer((json_int_t)from) : json_null());

@@ -109,7 +109,7 @@ static void write_key(struct exporting *e, const struct listed *item, const void
 	e->error = record_write(e->out, e->format, &record);
 	if (e->error)
 		return;
-	ctl_progress_add(&e->progress, 1, value_len);
+	ctl_progress_add(&e->progress, value_len);
 	if (e->out == stdout)
 		ctl_record_end();
 }

@@ -79,7 +79,7 @@ static void put_done(void *arg, const struct kv_result *result)
 
 	import->flight -= put->flight;
 	if (result->status == 0)
-		ctl_progress_add(&import->progress, 1, put->record.value_len);
+		ctl_progress_add(&import->progress, put->record.value_len);
 	else if (ctl_kv_status_final(result->status))
 		record_refused(import, put->line, &put->record, result->status, ctl_kv_status_text(result->status));
 	else if (!import->error)

@@ -181,7 +181,7 @@ static int weigh_key(void *arg, const void *key, size_t key_len, const struct kv
 
 	if (ctl_interrupted())
 		return -EINTR;
-	ctl_progress_add(&b->progress, 1, meta->length);
+	ctl_progress_add(&b->progress, meta->length);
 	if (b->count == top && meta->length <= b->big[top - 1].length)
 		return 0;
 	for (size_t i = 0; i < b->count; i++)

@@ -18,7 +18,7 @@ bool screen_is_there(void)
 	return ctl_at_terminal() && isatty(STDIN_FILENO) && kind && *kind && strcmp(kind, "dumb") != 0;
 }
 
-static void put(const char *text, size_t len)
+static void screen_put(const char *text, size_t len)
 {
 	while (len) {
 		ssize_t n = write(STDOUT_FILENO, text, len);
@@ -31,21 +31,21 @@ static void put(const char *text, size_t len)
 }
 
 /* The other screen, without a cursor, and keys one by one. */
-static void enter(void)
+static void screen_enter(void)
 {
 	static const char text[] = "\033[?1049h\033[?25l\033[H\033[J";
 	struct termios keys = usual;
 
 	keys.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
 	tcsetattr(STDIN_FILENO, TCSANOW, &keys);
-	put(text, sizeof(text) - 1);
+	screen_put(text, sizeof(text) - 1);
 }
 
-static void leave(void)
+static void screen_leave(void)
 {
 	static const char text[] = "\033[?25h\033[?1049l";
 
-	put(text, sizeof(text) - 1);
+	screen_put(text, sizeof(text) - 1);
 	tcsetattr(STDIN_FILENO, TCSANOW, &usual);
 }
 
@@ -72,9 +72,9 @@ static void on_stop(int signal)
 	int error = errno;
 
 	(void)signal;
-	leave();
+	screen_leave();
 	kill(getpid(), SIGSTOP);
-	enter();
+	screen_enter();
 	resized = 1;
 	errno = error;
 }
@@ -128,7 +128,7 @@ void screen_open(void)
 		return;
 	opened = 1;
 	catch_signals();
-	enter();
+	screen_enter();
 }
 
 /* From a handler, too: a second signal of an end finds the default action. */
@@ -137,7 +137,7 @@ void screen_close(void)
 	if (!opened)
 		return;
 	opened = 0;
-	leave();
+	screen_leave();
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
 		if (signals[i].handler != on_fault)
 			signal(signals[i].signal, SIG_DFL);
@@ -153,7 +153,7 @@ void screen_size(unsigned *rows, unsigned *columns)
 }
 
 /* How many bytes of a line have so many columns. Bytes that go on a character of UTF-8 have none. */
-static size_t cut(const char *line, size_t len, unsigned columns)
+static size_t line_cut(const char *line, size_t len, unsigned columns)
 {
 	size_t n = 0;
 
@@ -177,12 +177,12 @@ void screen_show(const char *text)
 	for (unsigned row = 0; row < rows && *text; row++) {
 		size_t len = strcspn(text, "\n");
 
-		fprintf(out, "%s%.*s\033[K", row ? "\n" : "", (int)cut(text, len, columns), text);
+		fprintf(out, "%s%.*s\033[K", row ? "\n" : "", (int)line_cut(text, len, columns), text);
 		text += len + (text[len] == '\n');
 	}
 	fputs("\033[J", out);
 	if (fclose(out) == 0)
-		put(frame, size);
+		screen_put(frame, size);
 	free(frame);
 }
 

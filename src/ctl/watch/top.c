@@ -110,12 +110,12 @@ struct top {
 	unsigned last; /* of them */
 };
 
-static uint64_t number(const json_t *object, const char *name)
+static uint64_t member_number(const json_t *object, const char *name)
 {
 	return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
-static const char *text(const json_t *object, const char *name)
+static const char *member_text(const json_t *object, const char *name)
 {
 	const char *s = json_string_value(json_object_get(object, name));
 
@@ -145,16 +145,16 @@ static int rows_make(struct look *look, const struct look *before)
 		const json_t *c = json_array_get(list, i);
 		const struct row *old;
 
-		row->id = number(c, "id");
-		row->age = number(c, "age_seconds");
-		row->flight = number(c, "in_flight");
-		row->address = text(c, "peer");
-		row->transport = text(c, "transport");
-		row->service = text(c, "service");
-		row->key = text(c, "key");
+		row->id = member_number(c, "id");
+		row->age = member_number(c, "age_seconds");
+		row->flight = member_number(c, "in_flight");
+		row->address = member_text(c, "peer");
+		row->transport = member_text(c, "transport");
+		row->service = member_text(c, "service");
+		row->key = member_text(c, "key");
 		old = before->rows ? bsearch(row, before->row, before->rows, sizeof(*row), compare_ids) : NULL;
 		for (size_t k = 0; k < ARRAY_SIZE(traffic); k++) {
-			row->now[k] = number(c, traffic[k]);
+			row->now[k] = member_number(c, traffic[k]);
 			row->before[k] = old ? old->now[k] : 0;
 		}
 	}
@@ -201,8 +201,8 @@ static double seconds_of(const struct top *top)
 /* How much a counter of an object of the status rises a second. A daemon that began anew counts from 0. */
 static double per_second(const struct top *top, const char *object, const char *name)
 {
-	uint64_t now = number(json_object_get(last_of(top)->status, object), name);
-	uint64_t before = number(json_object_get(top->look[!top->last].status, object), name);
+	uint64_t now = member_number(json_object_get(last_of(top)->status, object), name);
+	uint64_t before = member_number(json_object_get(top->look[!top->last].status, object), name);
 	double seconds = seconds_of(top);
 
 	return seconds > 0 && now > before ? (double)(now - before) / seconds : 0;
@@ -249,13 +249,14 @@ static void put_memory(const struct top *top, FILE *out)
 	const json_t *memory = last_of(top)->memory, *store = json_object_get(memory, "store");
 	char resident[32], buffers[32], used[32], all[32];
 
-	fprintf(out, "memory %s  buffers %s", units_human_size((double)number(memory, "resident_bytes"), resident),
-		units_human_size((double)number(memory, "buffer_bytes"), buffers));
-	if (number(store, "total_bytes"))
+	fprintf(out, "memory %s  buffers %s",
+		units_human_size((double)member_number(memory, "resident_bytes"), resident),
+		units_human_size((double)member_number(memory, "buffer_bytes"), buffers));
+	if (member_number(store, "total_bytes"))
 		fprintf(out, "  store %s of %s  keys %llu  evictions %.0f/s",
-			units_human_size((double)number(store, "used_bytes"), used),
-			units_human_size((double)number(store, "total_bytes"), all),
-			(unsigned long long)number(store, "items"), per_second(top, "store", "evictions"));
+			units_human_size((double)member_number(store, "used_bytes"), used),
+			units_human_size((double)member_number(store, "total_bytes"), all),
+			(unsigned long long)member_number(store, "items"), per_second(top, "store", "evictions"));
 }
 
 /* What each service does, without what stands in the totals. */
@@ -337,9 +338,9 @@ static void draw_top(void *arg, FILE *out)
 	char up[32];
 
 	fprintf(out, "rdmad %s  pid %llu  up %s  %s  workers %llu, all of which answered in %.2f ms\n",
-		text(look->status, "version"), (unsigned long long)number(look->status, "pid"),
-		ctl_clock_text(number(look->status, "uptime_seconds"), up), text(look->status, "state"),
-		(unsigned long long)number(look->status, "workers"), (double)look->answered / 1e6);
+		member_text(look->status, "version"), (unsigned long long)member_number(look->status, "pid"),
+		ctl_clock_text(member_number(look->status, "uptime_seconds"), up), member_text(look->status, "state"),
+		(unsigned long long)member_number(look->status, "workers"), (double)look->answered / 1e6);
 	put_totals(top, out);
 	putc('\n', out);
 	put_services(top, out);
@@ -361,7 +362,7 @@ static void line_top(void *arg, FILE *out)
 	fprintf(out, "  answered in %.2f ms\n", (double)last_of(top)->answered / 1e6);
 }
 
-static void press(void *arg, int key)
+static void top_key(void *arg, int key)
 {
 	(void)arg;
 	for (size_t i = 0; i < ARRAY_SIZE(orders); i++)
@@ -399,7 +400,7 @@ static json_t *connections_json(const struct top *top)
 
 	json_array_foreach(list, i, c)
 	{
-		struct row key = {.id = number(c, "id")};
+		struct row key = {.id = member_number(c, "id")};
 		const struct row *row = bsearch(&key, look->row, look->rows, sizeof(key), compare_ids);
 
 		for (size_t k = 0; row && k < ARRAY_SIZE(traffic); k++) {
@@ -439,7 +440,7 @@ static int command_top(const struct ctl_arguments *arguments)
 		.draw = draw_top,
 		.line = line_top,
 		.json = json_of_top,
-		.key = press,
+		.key = top_key,
 		.compares = true,
 		.arg = &top,
 	};

@@ -37,7 +37,7 @@ char *watch_time_text(time_t at, char buf[static 32])
 	return buf;
 }
 
-static void draw(const struct watch_view *view)
+static void view_draw(const struct watch_view *view)
 {
 	char *text = NULL;
 	size_t size = 0;
@@ -51,7 +51,7 @@ static void draw(const struct watch_view *view)
 	free(text);
 }
 
-static int print(const struct watch_view *view)
+static int view_print(const struct watch_view *view)
 {
 	json_t *object;
 
@@ -82,7 +82,7 @@ static bool wait_on_screen(const struct watch_view *view, uint64_t until)
 			return true;
 		if (key != SCREEN_RESIZED && view->key)
 			view->key(view->arg, key);
-		draw(view);
+		view_draw(view);
 	}
 }
 
@@ -96,7 +96,7 @@ bool watch_wait(uint64_t until)
 }
 
 /* What fails says why. The screen would take that away with it, so it comes again when that is closed. */
-static int look(const struct watch_view *view, bool screen)
+static int view_look(const struct watch_view *view, bool screen)
 {
 	int rc = view->look(view->arg);
 
@@ -118,16 +118,16 @@ int watch_run(const struct watch_view *view, const struct watch_times *times)
 	if (!screen)
 		ctl_catch_interrupt();
 	while (goes_on && rc == CTL_OK) {
-		rc = look(view, screen && looks);
+		rc = view_look(view, screen && looks);
 		if (rc != CTL_OK)
 			break;
 		if (screen && !looks)
 			screen_open();
 		looks++;
 		if (screen)
-			draw(view);
+			view_draw(view);
 		else if (looks > view->compares)
-			rc = print(view);
+			rc = view_print(view);
 		if (times->count && looks == times->count + view->compares)
 			break;
 		next = MAX(next + times->every, time_now());
