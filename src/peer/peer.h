@@ -36,7 +36,7 @@ struct peer;
 struct peer_connections;
 struct progress_thread;
 
-/* Whom a message is for, at a peer. */
+/* The receivers of messages at a peer. */
 enum {
 	PEER_STREAM_PROGRAM,  /* rdma_send(), rdma_recv() */
 	PEER_STREAM_CONTROL,  /* the library: peer/messages/control.c */
@@ -110,7 +110,7 @@ struct peer *peer_connected(rdma_context *ctx, int index); /* PEER_CONNECTED or 
 /* First of all in a call that may succeed without a turn: has it ended since the last one? Then turns tell. */
 void peer_look(struct peer *peer);
 void peer_set_state(struct peer *peer, enum peer_state state);
-/* It has gone: fails what is under way with it, tells groups and windows, and the program later. */
+/* The peer has gone: fails its operations under way, tells groups and windows, and the program later. */
 void peer_lose(struct peer *peer, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Connect without waiting: the peer is PEER_CONNECTED or PEER_GONE when it has come to an end, and ctx->progressed is
  * another. For meshes. `address`: as rdma_connect_peer()'s with a port, or several, separated by blanks, which are
@@ -225,7 +225,7 @@ struct rdma_group {
 struct peer_layer {
 	/* A peer gets its index: 0 or -ENOMEM. */
 	int (*init)(struct peer *peer);
-	/* It is freed; the highest layer first. May come without init(). */
+	/* Called when the peer is freed; the highest layer first. May come without init(). */
 	void (*free)(struct peer *peer);
 	/* Each record of an open connection, as conn_ops.record: the messages'. */
 	int (*record)(struct peer *peer, const struct wire_record *record, const void *body);
@@ -286,7 +286,7 @@ extern const struct peer_layer *const peer_layers[PEER_LAYERS];
 /*
  * error.c
  */
-/* What the call that is failing answers: -1, with `error` (negative) and words: as rdma_lib(3) lists them, with the
+/* Returns what a failing call answers: -1, with `error` (negative) and words: as rdma_lib(3) lists them, with the
  * cause behind: "Invalid peer index: 7 was never given out"; or others, where none of them fits. */
 int rdma_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with what librdmad logged last behind the words. */

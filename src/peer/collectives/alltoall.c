@@ -1,7 +1,7 @@
 /* alltoall.c: each rank has a part for each rank. */
 #include "peer/collectives/collective.h"
 
-/* What goes to and comes from each: the same for alltoall and alltoallv. */
+/* The part that goes to and comes from each member: the same for alltoall and alltoallv. */
 struct exchange {
 	const struct collective *call;
 	char *parts; /* in place: a copy of what is sent, in the order of the ranks */

@@ -5,7 +5,7 @@
 #include <limits.h>
 
 /*
- * What is wrong with a call: a sentence, or NULL.
+ * Faults of a call: a sentence, or NULL.
  */
 static bool is_missing(const void *memory, size_t length)
 {
@@ -154,8 +154,7 @@ static int check_type(struct collective *call)
 	return 0;
 }
 
-/* What may be NULL, as nothing is there or this member's is not looked at, is a place nevertheless: offsets are added
- * to it. */
+/* Memory that may be NULL, as it is empty or not this member's to read, becomes a place: offsets are added to it. */
 static void collective_place(struct collective *call)
 {
 	static char nowhere[1];

@@ -9,8 +9,8 @@
 
 #define BLOCK 64
 
-/* One of each pair of a type T and an operation; EXPRESSION is of a and b, the left and the right element. The block is
- * a function, as gcc believes `restrict` of parameters alone. */
+/* A function for a type T and an operation; EXPRESSION is of a and b, the left and the right element. The block is a
+ * function, as gcc believes `restrict` of parameters alone. */
 #define REDUCE_LOOP(NAME, T, EXPRESSION, A, B)                                                                         \
 	static inline void NAME##_block(T *restrict into, const T *restrict from)                                      \
 	{                                                                                                              \

@@ -206,7 +206,7 @@ static char *answer_receive(struct peer *server, uint64_t until, size_t *length)
 	return NULL;
 }
 
-/* It has to be a string, and one that the members' strings can add up to: then it fits where this member wants it. */
+/* The answer has to be a string, of a length that the members' strings can add up to: then it fits into `out`. */
 static int answer_copy(const char *message, size_t length, char *out, size_t msg_size)
 {
 	struct wire_peer_exchange head;

@@ -51,7 +51,7 @@ void reduce_binomial(struct plan *plan, const struct collective *call)
 		plan_send(plan, rank_after(plan, call->root, virtual - bit), own, call->length);
 }
 
-/* What each has reduced of a slice goes to the root. */
+/* Send the chunk of a slice that each member has reduced to the root. */
 static void reduce_collect(struct plan *plan, const struct collective *call, struct part slice, const char *reduced)
 {
 	struct part own = reduce_chunk(plan, call, slice, plan->rank);

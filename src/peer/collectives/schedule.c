@@ -98,7 +98,7 @@ static void lane_begin_round(struct lane *lane)
 	lane->next = step - schedule->step + 1;
 }
 
-/* What lets others begin at once: what was posted leaves before this member does anything else. */
+/* Send what was posted before this member does anything else, so that others begin at once. */
 static void schedule_flush(struct schedule *schedule)
 {
 	const struct rdma_group *group = schedule->group;
@@ -171,7 +171,7 @@ static void streams_forget(const struct rdma_group *group, uint64_t first, uint6
 	}
 }
 
-/* Nothing that came for it is wanted; each further collective of a group that has lost a member fails before it
+/* Drop the messages that came for it; each further collective of a group that has lost a member fails before it
  * receives anything. */
 static void collective_forget(const struct rdma_group *group, uint32_t sequence)
 {
@@ -305,7 +305,7 @@ static void schedule_start(struct schedule *schedule, const struct schedule_orde
 	schedule_advance(schedule);
 }
 
-/* It counts as begun, as it does at the others, and has failed. */
+/* The collective counts as begun, as it does at the others, and has failed. */
 static int schedule_begin_failed(const struct schedule_order *order, int error, const char *why)
 {
 	collective_forget(order->group, order->group->sequence++);
@@ -366,7 +366,7 @@ static struct schedule *schedule_of(const struct rdma_request *request)
 	return NULL;
 }
 
-/* One of them: its own part is not there, or not taken. */
+/* A member that it waits for: its part is not there, or not taken. */
 static int schedule_waits_for(const struct schedule *schedule)
 {
 	for (uint32_t i = 0; i < schedule->steps; i++)

@@ -35,7 +35,7 @@ struct plan {
 	size_t memory;
 };
 
-/* What is to be carried out. `call` is handed to build() and not kept. */
+/* A collective to be carried out. `call` is handed to build() and not kept. */
 struct schedule_order {
 	struct rdma_group *group;
 	const char *name; /* of the call, for people; stays */

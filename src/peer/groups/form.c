@@ -357,7 +357,7 @@ void form_late(struct group *group)
 	form_fail(group, -ETIMEDOUT, "rank 0 did not say within %g s that all are connected", seconds);
 }
 
-/* It came to nothing: connections that were made for it end. */
+/* Undo a group that did not form: connections that were made for it end. */
 static void form_undo(struct group *group)
 {
 	char name[sizeof(group->name)], why[512];

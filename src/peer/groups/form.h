@@ -30,7 +30,7 @@ struct group_form {
 	struct form_member member[];
 };
 
-/* It comes to nothing; the first failure is what is told. */
+/* Fails a group that forms; the first failure is told. */
 void form_fail(struct group *group, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Its time is over: form_fail(), with the members that are missing. */
 void form_late(struct group *group);

@@ -86,13 +86,12 @@ char *group_words(const void *body, size_t length, size_t size, char buf[static 
 /*
  * form.c
  */
-/* What a member is to be told by: an own token, and addresses by which it listens now. -errno: rdma_fail() was
- * called. */
+/* Writes what members are told: an own token, and addresses by which it listens now. -errno: rdma_fail() was called. */
 int form_begin(struct group *group, uint64_t until);
 uint64_t form_token(const struct group *group);
-/* It has as much time from now on as at its begin. */
+/* Gives it as much time from now on as at its begin. */
 void form_patient(struct group *group);
-/* What came of a table: `count` members from rank `first` on, see struct wire_peer_member. 0, -EPROTO, -ENOMEM. */
+/* Takes a part of a table: `count` members from rank `first` on, see struct wire_peer_member. 0, -EPROTO, -ENOMEM. */
 int form_table(struct group *group, const uint8_t *at, size_t left, uint32_t first, uint32_t count);
 /* A member is connected already. */
 void form_linked(struct group *group, int rank, struct peer *peer);

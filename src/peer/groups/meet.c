@@ -213,7 +213,7 @@ static bool meeting_over(const void *arg)
 	return ((const struct group_meeting *)arg)->over;
 }
 
-/* Until all are there. */
+/* Wait until all are there. */
 static int meeting_wait(struct group_meeting *m, int rank)
 {
 	rdma_context *ctx = m->ctx;

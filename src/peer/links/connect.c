@@ -140,7 +140,7 @@ static bool peer_idle(struct peer *peer)
 	return true;
 }
 
-/* Nothing of it is under way any more. */
+/* End a peer of which nothing is under way any more. */
 static void peer_ended(struct peer *peer)
 {
 	if (peer->index < 0)
@@ -176,7 +176,7 @@ void peer_go(struct peer *peer, const char *format, ...)
 	va_end(args);
 }
 
-/* What is under way ends when the connection has: until then the device may use its memory. */
+/* Operations under way end when the connection has: until then the device may use their memory. */
 void peer_lose(struct peer *peer, int error, const char *format, ...)
 {
 	va_list args;
@@ -325,7 +325,7 @@ static int connect_wait(struct peer *peer, const char *address)
 {
 	int rc = context_wait(peer->ctx, not_connecting, peer, TIME_NEVER);
 
-	/* It may have gone meanwhile, and have said something before. */
+	/* The peer may have gone meanwhile, and have said something before. */
 	if (peer->session->greeted && peer->index >= 0)
 		return peer->index;
 	if (rc == 0)

@@ -66,7 +66,7 @@ struct peer_session {
 	char broken_why[256];
 };
 
-/* It takes as long whatever they are: a peer that guesses does not learn how much of it was right. */
+/* Compares in a time that does not depend on them: a peer that guesses does not learn how much of it was right. */
 static inline bool secret_same(const uint8_t a[static WIRE_PEER_SECRET], const uint8_t b[static WIRE_PEER_SECRET])
 {
 	volatile uint8_t differs = 0;
@@ -144,7 +144,7 @@ void thread_leave(struct progress_thread *t);
 /* Between these two the caller, which is inside, sleeps. */
 void thread_unlock(struct progress_thread *t);
 void thread_lock(struct progress_thread *t);
-/* What the program's loop sleeps on. */
+/* The descriptor that the program's loop sleeps on. */
 int thread_fd(const struct progress_thread *t);
 
 /*
@@ -186,12 +186,12 @@ int peer_dial(struct peer *peer, const char *address, int port);
 extern const struct conn_ops link_ops;
 struct peer_link *link_new(rdma_context *ctx, struct engine *engine, const struct fabric_transport *transport);
 void link_free(struct peer_link *link); /* without a connection */
-/* It is one of the guests, of which there are few, from here on, or anew; and no more. */
+/* Makes the link a guest, of which there are few, from here on, or anew; and ends that. */
 void link_enter_guests(struct peer_link *link);
 void link_leave_guests(struct peer_link *link);
 /* Say hello, or answer one: the link is a peer's. -ENOTCONN: it is ending. */
 int link_say_hello(struct peer_link *link, unsigned flags, unsigned reply);
-/* It has no peer from here on, and is closed when the other end has gone, or after a while. */
+/* Takes the link's peer away; it is closed when the other end has gone, or after a while. */
 void link_over(struct peer_link *link);
 /* The same in words. */
 void link_refuse(struct peer_link *link, enum wire_status status, const char *format, ...)
@@ -241,11 +241,11 @@ void roster_free(rdma_context *ctx);
 /*
  * crossing.c
  */
-/* What waits is a peer no more; its connection is left. */
+/* Ends a waiting peer; its connection is left. */
 struct peer_link *waiting_leave(struct peer *waiting);
 /* In each turn, of one that this side connects to, and that has not accepted. True: it is lost. */
 bool crossing_look(struct peer *peer);
-/* It says that the connection of a session that waits here is to be used: that one of this token. */
+/* The peer says that of a session that waits here the connection with this token is to be used. */
 void crossing_use(struct peer *peer, const uint8_t token[static WIRE_PEER_SECRET]);
 
 /*
@@ -253,7 +253,7 @@ void crossing_use(struct peer *peer, const uint8_t token[static WIRE_PEER_SECRET
  */
 int session_create(struct peer *peer);
 void session_destroy(struct peer *peer);
-/* It has something to do by itself: it connects, is broken. */
+/* Adds a session that has something to do by itself: it connects, or is broken. */
 void session_watch(struct peer *peer);
 void session_rest(struct peer *peer);
 /* Whether a connection that broke is made anew. */

@@ -48,7 +48,7 @@ static const struct {
 	{-EADDRNOTAVAIL, "; is the address that rdma_init() was given one of this machine?"},
 };
 
-/* What a server says is a sentence of its own. */
+/* A server's refusal is a sentence of its own. */
 static void peer_explain(const struct dial *dial, const struct dial_target *target, const char *reason, char *out,
 			 size_t size)
 {

@@ -112,7 +112,7 @@ static int took_hello(struct peer_link *link, const struct wire_record *record, 
 	if (record->length < sizeof(link->hello.version))
 		return -EPROTO;
 	memcpy(&link->hello, body, MIN(record->length, sizeof(link->hello)));
-	/* Of another version the rest is unknown, and not looked at. */
+	/* The rest of a hello of another version is unknown, and not read. */
 	if (link->hello.version == WIRE_PEER_VERSION && record->length < sizeof(link->hello))
 		return -EPROTO;
 	link->state = LINK_ASKED;

@@ -194,9 +194,10 @@ static bool same_source(const struct peer *a, const struct peer *b)
 	return fabric_source_same(&one, &other);
 }
 
-/* As many may wait as there are peers at most. Members of a group know its token: ones that wait to be accepted give
- * way to them. Of these it is the first of the source that has half of them, if there is one, so that a single one
-* keeps no other out: the vote of Boyer and Moore finds it by one walk. Where all are members, the last gives way. */
+/* At most as many links wait as there may be peers. Members of a group know its token: links that wait to be accepted
+ * give way to them. The one that gives way is the first of the source that has half of them, if there is one, so that
+ * a single one keeps no other out: the vote of Boyer and Moore finds it by one walk. Where all are members, the last
+ * gives way. */
 static void waiting_gives_way(rdma_context *ctx)
 {
 	struct peer *most = NULL;
@@ -234,9 +235,9 @@ static bool hello_expected(const rdma_context *ctx, uint64_t group)
 	return false;
 }
 
-/* It waits in the queue from here on. No member of a group that does not form here is ever taken from it. A machine may
- * have an address that another one has, too, as those of bridges for containers: then a member of a group comes to
- * itself, or to a member that it does not mean. It is told at once, and tries its next address. */
+/* The link waits in the queue from here on. No member of a group that does not form here is ever taken from it. A
+ * machine may have an address that another one has, too, as those of bridges for containers: then a member of a group
+ * comes to itself, or to a member that it does not mean. It is told at once, and tries its next address. */
 static void guest_waits(struct peer_link *link)
 {
 	rdma_context *ctx = link->ctx;

@@ -69,7 +69,7 @@ const char *peer_grave(const rdma_context *ctx, int index)
 	return "has gone";
 }
 
-/* It has gone, and nothing but its messages keeps it. */
+/* A peer has ended when it has gone, and nothing but its messages keeps it. */
 static bool has_ended(const struct peer *peer)
 {
 	if (peer->state != PEER_GONE || peer->conn || list_linked(&peer->node))

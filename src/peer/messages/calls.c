@@ -61,7 +61,7 @@ struct peer *peer_to_send(rdma_context *ctx, int index)
 	return likely(peer->state == PEER_CONNECTED) ? peer : peer_connected(ctx, index);
 }
 
-/* What came before a peer went can be received. */
+/* Messages that came before a peer went can be received. */
 static struct peer *peer_to_receive(rdma_context *ctx, int index)
 {
 	struct peer *peer = peer_find(ctx, index);

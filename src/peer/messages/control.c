@@ -14,7 +14,7 @@ static const struct peer_layer *layer_of(unsigned kind)
 #define ANSWERS_MAX                                                                                                    \
 	16384u /* that may wait for room; a peer that reads, and asks for no more than it may, has a tenth of that */
 
-/* What is said because the peer asked for it, or may be. */
+/* Kinds that are said because the peer asked, or may be. */
 static bool is_answer(enum wire_control_kind kind)
 {
 	return kind == WIRE_CONTROL_WINDOW_KEY || kind == WIRE_CONTROL_WINDOW_ANSWER ||

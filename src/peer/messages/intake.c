@@ -84,7 +84,7 @@ static struct piece *piece_free(struct peer_message *m)
 	return NULL;
 }
 
-/* What it is read into. Some devices write there as if the peer did. */
+/* Register the memory that it is read into. Some devices write there as if the peer did. */
 static int intake_reach(struct intake *intake)
 {
 	struct fabric_limits limits;
@@ -97,7 +97,7 @@ static int intake_reach(struct intake *intake)
 			     limits.open_sinks ? FABRIC_REMOTE_WRITE : FABRIC_LOCAL_WRITE, &intake->reach);
 }
 
-/* It is not here, and cannot be: the receive fails, the message is first in the inbox again. */
+/* The message cannot be read: the receive fails, and the message is first in the inbox again. */
 static void intake_fail(struct intake *intake, int error)
 {
 	struct rdma_request *request = intake->request;
@@ -405,7 +405,7 @@ void message_intakes_closed(struct peer *peer)
 	m->takens = 0;
 }
 
-/* What is called back may end others of them. */
+/* Callbacks may end others of them. */
 static struct intake *intake_at_rest(const struct peer_message *m)
 {
 	list_for_each (at, &m->all)

@@ -115,7 +115,7 @@ bool message_say(struct peer *peer)
  * Records
  */
 
-/* What came before: numbers are counted without a gap. 1: it came before; 0: it is the next. */
+/* Recognise messages that came before: numbers are counted without a gap. 1: it came before; 0: it is the next. */
 static int number_check(struct peer *peer, unsigned message_class, uint32_t id)
 {
 	int32_t ahead = (int32_t)(id - (uint32_t)peer->message->next_in[message_class]);

@@ -74,7 +74,7 @@ struct inbox_queue {
 	struct list unexpected[PEER_CLASSES]; /* by class, in the order of their coming */
 };
 
-/* What leaves, by class. */
+/* Messages that leave, by class. */
 struct outbox {
 	uint64_t next, confirmed; /* numbers */
 	uint64_t resend;          /* up to `next`, they are to be sent again on this connection */
@@ -179,7 +179,7 @@ void message_confirmed(struct peer *peer, unsigned message_class, uint64_t next)
 enum sent message_offer_send(struct peer *peer, struct rdma_request *request);
 /* Say the one of this number again. False: no credit. */
 bool message_offer_again(struct peer *peer, unsigned message_class, uint64_t number);
-/* What is to be said of offers of earlier connections, and of withdrawn ones. False: no credit. */
+/* Says what there is to say of offers of earlier connections, and of withdrawn ones. False: no credit. */
 bool message_offers_say(struct peer *peer);
 /* How much of them may be read. False: no credit, or not yet. */
 bool message_offers_feed(struct peer *peer, unsigned message_class);
@@ -221,7 +221,7 @@ bool message_limit_passes(struct peer_message *m);
 void message_limit_take(struct peer_message *m, uint64_t bytes);
 void message_limit_set(struct peer *peer, uint64_t rate);
 void message_limits_turn(rdma_context *ctx);
-/* What may leave at a time. */
+/* Bytes that may leave at a time. */
 uint64_t message_limit_quantum(const struct peer_message *m);
 
 /*

@@ -12,9 +12,9 @@
  */
 /* From the context's pool, zeroed, with ctx and peer. NULL: no memory, rdma_fail() was called. Inside, all of them. */
 struct rdma_request *request_new(rdma_context *ctx, struct peer *peer);
-/* One of the program's, or one whose done() was called. */
+/* Frees a request of the program, or one whose done() was called. */
 void request_free(struct rdma_request *request);
-/* It is in no list any more. status 0: `length` bytes. Calls done(), or ends the wait of a call. */
+/* Ends a request that is in no list any more. status 0: `length` bytes. Calls done(), or ends the wait of a call. */
 void request_complete(struct rdma_request *request, int status, size_t length);
 /* With words; format NULL: none. */
 void request_fail(struct rdma_request *request, int status, const char *format, ...)

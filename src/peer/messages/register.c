@@ -63,8 +63,8 @@ int message_reach(struct peer *peer, const void *addr, size_t len, unsigned acce
 	return buffers_reach(engine_buffers(peer->engine), addr, len, access, out);
 }
 
-/* What a peer may read is shown by a window of its connection. Where there are none, by a key that all of them may use;
- * so is memory that may only be read, such as a constant, as a window takes what may be written. */
+/* Memory that a peer may read is shown by a window of its connection. Where there are none, by a key that all of them
+ * may use; so is memory that may only be read, such as a constant, as a window takes what may be written. */
 int message_show(struct peer *peer, const void *addr, size_t len, struct reach *out, struct fabric_window **window)
 {
 	const char *logged;

@@ -101,7 +101,7 @@ void request_fail(struct rdma_request *request, int status, const char *format, 
 	request_complete(request, status, request->length);
 }
 
-/* What the plain call answers; the request is void then. */
+/* Returns what the blocking call answers; the request is void then. */
 static int64_t request_end(struct rdma_request *request)
 {
 	int64_t result = (int64_t)request->length;
@@ -118,7 +118,7 @@ static bool request_is_complete(const void *arg)
 	return ((const struct rdma_request *)arg)->complete;
 }
 
-/* What was gathered leaves at the latest with the first look at what became of it. */
+/* Messages that were gathered leave at the latest with the first check of a request. */
 static void request_flush(struct rdma_request *request)
 {
 	if (request->peer)

@@ -155,7 +155,7 @@ void message_send(struct rdma_request *request)
 		message_fail_gone(request);
 		return;
 	}
-	/* What waits goes first: of its class and use, or of what is to be sent again. */
+	/* Messages that wait go first: of its class and use, or to be sent again. */
 	if (unlikely(!m->open) || out->resend != out->next ||
 	    !list_empty(&out->waiting[message_use(request->stream)])) {
 		send_later(m, request);
@@ -190,8 +190,8 @@ static bool pump_use(struct peer *peer, struct list *waiting)
 	return true;
 }
 
-/* What left on an earlier connection, by number: short messages as they were kept, and the offers between them. False:
- * no credit. */
+/* Send again what left on an earlier connection, by number: short messages as they were kept, and the offers between
+ * them. False: no credit. */
 static bool pump_again(struct peer *peer, unsigned message_class)
 {
 	struct outbox *out = &peer->message->out[message_class];

@@ -11,7 +11,7 @@
  * Memory of this side
  */
 
-/* What is part of a window of this program's is registered already, if also for what reads bring. */
+/* Memory that is part of a window of this program is registered already; for reads it must be writable. */
 static const struct fabric_region *op_own_region(const struct peer_window *pw, const struct window_op *op)
 {
 	bool brings = op->kind != WINDOW_WRITE;

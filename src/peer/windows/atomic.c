@@ -38,7 +38,7 @@ void window_switch(struct rdma_window *window)
 	}
 }
 
-/* What the user should have found out itself: 0 or an errno value. */
+/* Checks that the peer's library makes as well: 0 or an errno value. */
 static int atomic_refused(const struct rdma_window *window, const struct wire_window_atomic *atomic)
 {
 	if (!(window->rights & RDMA_WINDOW_ATOMIC))
@@ -126,7 +126,7 @@ static void window_switched(struct window_share *share)
 		parked_end(list_first(&window->parked, struct parked, node), 0);
 }
 
-/* Nothing of a share remains. */
+/* Forget all of a share. */
 void atomic_forget(struct window_share *share)
 {
 	struct list *pos, *tmp;

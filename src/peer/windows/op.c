@@ -145,7 +145,7 @@ void op_fail(struct window_op *op, int status, const char *format, ...)
 	va_end(args);
 }
 
-/* It is not begun. */
+/* Cancel an operation that is not begun. */
 static bool op_cancel(struct rdma_request *request)
 {
 	struct window_op *op = request->owner;

@@ -21,7 +21,7 @@ struct rdma_remote *remote_find(struct peer_window *pw, uint64_t id)
 	return remote ? remote : remote_find_in(&pw->offers, id);
 }
 
-/* Nothing more is begun with it. */
+/* Begin no more operations with it. */
 static void remote_end(struct rdma_remote *remote)
 {
 	struct peer_window *pw = remote->peer->window;
@@ -91,7 +91,7 @@ void remotes_ask_keys(struct peer_window *pw)
 		remote_ask_key(container_of(pos, struct rdma_remote, node));
 }
 
-/* One of an earlier connection: it is of no use any more, and another was asked for. */
+/* A key of an earlier connection is of no use any more, and another was asked for. */
 int remote_key(struct peer *peer, const union window_body *body)
 {
 	struct rdma_remote *remote = remote_find_in(&peer->window->remotes, body->key.id);

@@ -29,7 +29,7 @@ static struct fabric *engine_fabric_of(struct engine *engine)
 	return fabric_domain_fabric(conn_group_domain(engine_group(engine)));
 }
 
-/* What a user may do with it by RDMA. */
+/* The access by RDMA that its users have. */
 static unsigned window_access(const struct rdma_window *window)
 {
 	return (window->rights & RDMA_WINDOW_READ ? FABRIC_REMOTE_READ : 0) |

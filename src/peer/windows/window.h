@@ -164,7 +164,7 @@ struct window_op {
 	bool first_used;
 };
 
-/* What is open of and for a peer. */
+/* The windows that are open of and for a peer. */
 struct peer_window {
 	struct peer *peer;
 	struct list shares;          /* of this program's windows */
@@ -197,7 +197,7 @@ union window_body {
 
 /* NULL: no memory. */
 struct peer_window *peer_window_of(struct peer *peer);
-/* What the peer's engine can do is in *pw. */
+/* Sets in *pw what the peer's engine can do. */
 void peer_window_update(struct peer_window *pw);
 
 /* Control messages that cannot be lost: without memory, the peer is. */
@@ -280,7 +280,7 @@ void ops_rewind(struct peer_window *pw);
 bool window_may_device(const struct rdma_window *window, const struct peer *peer);
 /* From now on the owner carries them out. */
 void window_switch(struct rdma_window *window);
-/* It is no more: what of it waits is refused. */
+/* The share is no more: refuses the operations that wait for it. */
 void atomic_forget(struct window_share *share);
 int atomic_switched(struct peer *peer, const union window_body *body);
 int atomic_switch(struct peer *peer, const union window_body *body);
