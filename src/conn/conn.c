@@ -63,7 +63,7 @@ static void conn_set_state(struct conn *conn, enum conn_state state, enum conn_e
 	}
 }
 
-/* It has buffers for what comes from here on, also for the proof. */
+/* Whether there are buffers for what comes from here on, also for the proof. */
 static bool conn_has_buffers(struct conn *conn)
 {
 	int rc = conn_own_open(conn);
@@ -278,7 +278,7 @@ int conn_connect(struct conn_group *group, const struct sockaddr *sa, socklen_t 
 		request->message_size ? MIN(request->message_size, group->attr.message_max) : group->attr.message_size;
 	conn->message_size = conn->request.message_size;
 	conn->credit.granted = conn->request.credits;
-	/* What the server grants is known only with its answer: room for the most. */
+	/* The server's grant is known only with its answer: room for the most. */
 	conn->send.window = group->attr.credits;
 	conn->unshared = !group->shared; /* which device it will be is not known yet */
 	rc = random_fill(conn->request.nonce, sizeof(conn->request.nonce));
@@ -331,7 +331,7 @@ void conn_refuse(struct fabric_request *request, enum wire_reason reason, uint64
 	fabric_reject(request, data, sizeof(data));
 }
 
-/* What is asked for, or less. */
+/* The size that is asked for, or less. */
 static uint32_t message_size_of(const struct wire_request *request, const struct wire_accept *grant)
 {
 	return grant->message_size ? MIN(request->message_size, grant->message_size) : request->message_size;
@@ -367,7 +367,7 @@ static enum wire_reason conn_may_accept(const struct conn_group *group, const st
 	return group->device_bound ? WIRE_REASON_RESOURCES : WIRE_REASON_CONNECTIONS;
 }
 
-/* What is granted of what was asked for. */
+/* Grant what was asked for, or less. */
 static void conn_negotiate(struct conn *conn, const struct wire_accept *grant)
 {
 	const struct conn_group_attr *attr = &conn->group->attr;
@@ -430,7 +430,7 @@ static int conn_take_request(struct conn *conn, struct fabric_request *request, 
 	return rc;
 }
 
-/* What comes behind the answer is encrypted, if that was agreed on. */
+/* Answer the client; all behind that is encrypted, if that was agreed on. */
 static void conn_answer(struct conn *conn)
 {
 	uint8_t data[WIRE_ACCEPT_SIZE];
@@ -517,7 +517,7 @@ void conn_add_stats(const struct conn *conn, struct conn_group_stats *into)
 	into->bytes_out += conn->bytes_out;
 }
 
-/* Nothing of it is in flight, or never will come back: give back all, tell the owner, free. */
+/* Free a connection of which nothing is in flight, or will ever come back: give back all, tell the owner. */
 void conn_bury(struct conn *conn)
 {
 	struct conn_group *group = conn->group;

@@ -27,7 +27,7 @@ struct conn_munge;
 
 #define CONN_AHEAD 8
 
-/* What a service (or the client of one) does with a connection. */
+/* Callbacks of a service, or of the client of one, for a connection. */
 struct conn_ops {
 	/* Sends may be reserved from here on. */
 	void (*established)(struct conn *conn);
@@ -91,7 +91,7 @@ struct conn_group_attr {
 	uid_t server_user; /* of connects with auth_munge: that a server may be of, beside root and this process's */
 };
 
-/* What one connection has of its own; zeros: as its group. */
+/* Attributes of one connection; zeros: as its group. */
 struct conn_attr {
 	/* A domain of the group's fabric: the peer reaches this domain's regions and no others; the connection has
 	 * buffers and receives of its own in it. To be destroyed in closed() or later. */
@@ -104,7 +104,7 @@ struct conn_attr {
 	/* The key that both must prove. The accepting end takes one that no client has where the client's number is
 	 * unknown, so that the client learns nothing by that. It is copied. NULL: nothing is proved. */
 	const struct auth_key *key;
-	/* What an accepted client has, taken over with its reference also where the accept fails. NULL: all rights. */
+	/* Rights of an accepted client, taken over with its reference also where the accept fails. NULL: all rights. */
 	struct auth_admission *admission;
 	/* For a connect: as fabric_endpoint_attr's. */
 	const struct sockaddr *from;
@@ -213,11 +213,11 @@ static inline void *conn_context(const struct conn *conn)
 /* The peer is accepted: from established() on it may reach what was registered for it and what it was told the keys of.
  * Until this is called it reaches no memory, whatever it knows (fabric_admit()). Idempotent. */
 void conn_admit(struct conn *conn);
-/* What the peer may do. Valid until the next conn_revise(). */
+/* The peer's rights. Valid until the next conn_revise(). */
 const struct auth_client *conn_client(const struct conn *conn);
 /* Looks at the peer's key and rights again, by another table. False: it has no key any more, and is closed. */
 bool conn_revise(struct conn *conn, struct auth_table *table);
-/* What it had a right to it has no more: it is closed, and counted. */
+/* Closes a connection that has lost its rights, and counts it. */
 void conn_revoke(struct conn *conn, const char *why);
 /* Both ends have proved a key: what one of them seals, only the other can read, in the same order. */
 bool conn_seals(const struct conn *conn);

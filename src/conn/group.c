@@ -18,7 +18,8 @@ static void *pointer_of(uint64_t id)
 	return (void *)(uintptr_t)(id & ~(uint64_t)CONN_ID_MASK);
 }
 
-/* As many as the connections are worth, and a few more. A pool at its limit is no error: senders wait. */
+/* Posts as many receives as the connections are worth, and a few more. A pool at its limit is no error: senders
+ * wait. */
 void conn_group_post_receives(struct conn_group *group)
 {
 	struct fabric_recv recv[CONN_POLL_BATCH];
@@ -46,7 +47,7 @@ void conn_group_post_receives(struct conn_group *group)
 	}
 }
 
-/* What a connection as the group has them may have outstanding: a message each way per credit, transfers, probes
+/* Operations that one connection of the group may have outstanding: a message each way per credit, transfers, probes
  * and credit returns. */
 static uint32_t outstanding(const struct conn_group_attr *attr)
 {
@@ -64,9 +65,9 @@ static void fresh_drop(struct pending_entry *entry, enum pending_reason reason)
 		   (unsigned long long)((group->now - conn->opened) / TIME_S));
 }
 
-/* What the devices have, each a completion queue of its own, and as many connections as fit them. Overrunning a
- * completion queue kills queue pairs: what it has room for beside the shared receives, posted and taken, is dealt out
- * to connections. At least one is to fit. */
+/* Sizes come from the devices, each with a completion queue of its own, and as many connections as fit them.
+ * Overrunning a completion queue kills queue pairs: what it has room for beside the shared receives, posted and
+ * taken, is dealt out to connections. At least one is to fit. */
 static void group_init(struct conn_group *group, struct fabric_domain *domain, const struct conn_group_attr *attr,
 		       const struct fabric_limits *limits)
 {
@@ -321,8 +322,8 @@ static void group_event(struct conn_group *group, const struct fabric_event *eve
 	}
 }
 
-/* What the peer sent behind a short value is at hand: the answers go together, by one system call for many. Not those
- * that bring a value: their call is worth it, and both ways are in use at a time. */
+/* Requests that the peer sent behind a short value are at hand: the answers go together, by one system call for many.
+ * An answer that brings a value does not wait: its call is worth it, and both ways are in use at a time. */
 static bool conn_holds(struct conn *conn)
 {
 	if (likely(!conn->push.count) || conn->push.first || conn->push.held == CONN_HOLDS ||
@@ -444,9 +445,9 @@ static int group_poll_batch(struct conn_group *group)
 	return n;
 }
 
-/* What has come may take the turn; what turns before left over has a visit behind it, and the rest of the turn. The
- * last message that it begins has its visit: cut in two it would take longer, and be answered twice. In a crowd most of
- * it is only parked, so all of it is looked at: a client that asks for little may stand behind it. */
+/* New completions may take the turn; what earlier turns left over has a visit behind them, and the rest of the turn.
+ * The last message that it begins has its visit: cut in two it would take longer, and be answered twice. In a crowd
+ * most of it is only parked, so all of it is looked at: a client that asks for little may stand behind it. */
 static int group_poll(struct conn_group *group)
 {
 	int n;
@@ -531,7 +532,7 @@ int conn_group_progress(struct conn_group *group, uint64_t now)
 	group->turn_began = 0;
 	group->over = false;
 	group->unfinished = false;
-	/* What was asked for between two turns does not wait for a look at what has come. */
+	/* Requests made between two turns do not wait for a poll of what has come. */
 	if (unlikely(!list_empty(&group->dirty) && !group->holds))
 		group_flush_dirty(group);
 	n = group_poll(group);
@@ -614,7 +615,7 @@ void conn_group_get_stats(const struct conn_group *group, struct conn_group_stat
 	stats_add_pools(group, out);
 }
 
-/* What conn_add_stats() adds, `times` 1 or, to take it away, -1. */
+/* Adds what conn_add_stats() adds, `times` 1 or, to take it away, -1. */
 static void stats_add_traffic(struct conn_group_stats *into, const struct conn_group_stats *from, uint64_t times)
 {
 	into->messages_in += times * from->messages_in;

@@ -14,7 +14,7 @@ enum conn_state {
 	CONN_DEAD,     /* nothing in flight: the end of the turn frees it */
 };
 
-/* What a peer that has to go was told. */
+/* The words to a peer that has to go. */
 enum conn_leaving {
 	CONN_STAYS,
 	CONN_LEAVES, /* to ask for nothing more, and to close */
@@ -211,8 +211,8 @@ struct conn_group {
 	uint64_t now;                    /* of the running turn */
 	uint64_t deadline;               /* of the first of the heap */
 	struct conn_group_stats stats;
-	/* Of conn_group_step_stats(): the next connection, NULL outside of a walk; the id of the last one that was
-	 * seen, as ids rise along the list; what those had, and what of them are among `stats` by now. */
+	/* State of conn_group_step_stats(): the next connection, NULL outside of a walk; the id of the last one that
+	 * was seen, as ids rise along the list; what those had, and what of them are among `stats` by now. */
 	struct list *walk;
 	uint64_t walked;
 	struct conn_group_stats seen, gone;

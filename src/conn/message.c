@@ -285,7 +285,7 @@ uint64_t conn_message_begun(const struct conn *conn)
 	return conn->begun;
 }
 
-/* Of messages with records, that are not posted. */
+/* Count the bytes of messages with records that are not posted. */
 static uint64_t count_unposted(const struct conn *conn)
 {
 	uint64_t n = conn->open != NULL;
@@ -395,7 +395,7 @@ static inline bool is_pushed(const struct conn *conn, const struct wire_record *
 	return record->flags & WIRE_PUSHED && conn->accept.push_max;
 }
 
-/* What is parked sees to the values of its records, to that of this one, too. */
+/* A parked message sees to the values of its records, this one's, too. */
 static __attribute__((noinline)) int record_hand_flagged(struct conn *conn, const struct wire_record *record)
 {
 	int rc;
@@ -494,7 +494,7 @@ void conn_told_to_leave(struct conn *conn, uint16_t flags)
 		conn->ops->leave(conn, flags & WIRE_LAST);
 }
 
-/* What the peer asks, it is told at once. */
+/* Answer what the peer asks at once. */
 static __attribute__((cold)) bool message_handle_flags(struct conn *conn, uint16_t flags)
 {
 	if (flags & WIRE_ANSWER)

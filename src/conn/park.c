@@ -70,7 +70,7 @@ static struct conn_parked *parked_add(struct conn *conn, size_t bytes)
 	if (unlikely(group->attr.parked && group->parked_bytes + sizeof(*p) + bytes > group->attr.parked) &&
 	    !parked_make_room(conn))
 		return NULL;
-	/* What was parked before leaves its memory to what comes, so that in the long run nothing is allocated. */
+	/* A parked message leaves its memory to the next one, so that in the long run nothing is allocated. */
 	p = group->spare;
 	if (p && p->room >= bytes) {
 		group->spare = p->next;

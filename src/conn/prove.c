@@ -36,7 +36,7 @@ static bool prover_munges(const struct conn *conn)
 	return conn->prover && conn->prover->key.id == AUTH_ID_MUNGE;
 }
 
-/* What both have from the handshake of keys. */
+/* Keys that both ends have from the handshake. */
 struct conn_session {
 	struct auth_session keys;
 	enum auth_side side; /* of this end */
@@ -381,7 +381,7 @@ static bool prove_check(struct conn *conn, const struct wire_record *record, boo
 	return false;
 }
 
-/* It is told why, by what a request is refused by, and has as long to go as for its proof. */
+/* Tell the peer why, as a request is refused; it has as long to go as for its proof. */
 static void prove_refuse(struct conn *conn, enum wire_reason reason, uint64_t detail)
 {
 	conn->prover->refused = reason;
@@ -406,7 +406,7 @@ void conn_prove_say_refusal(struct conn *conn)
 		conn_handle(conn, CONN_EVENT_CLOSE);
 }
 
-/* What the listener could not know before: which user it is. */
+/* Admit by the user, which the listener could not know before. */
 static enum wire_reason prove_admit(struct conn *conn, uint64_t *detail)
 {
 	const struct auth_client *client = conn_client(conn);
@@ -459,7 +459,7 @@ void conn_prove_checked(struct conn *conn, struct check *check)
 	"the server does not take the credential of MUNGE; its log says why: clocks that differ (timedatectl), or "    \
 	"another /etc/munge/munge.key"
 
-/* What the server says to the credential. */
+/* Read the server's answer to the credential. */
 static bool prove_answered(struct conn *conn, const struct wire_record *record)
 {
 	const char *text = prove_credential(conn, record, WIRE_OP_PROVED);

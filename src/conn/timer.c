@@ -124,7 +124,7 @@ static void conn_takes_no_answers(struct conn *conn, uint64_t ns)
 
 /* The check_ functions: when to check again, TIME_NEVER also when it was cut off. */
 
-/* What the peer makes wait: it gives no credits, or does not acknowledge. */
+/* Check for a peer that makes this end wait: it gives no credits, or does not acknowledge. */
 static uint64_t check_stuck(struct conn *conn, uint64_t now)
 {
 	const struct conn_group_attr *attr = &conn->group->attr;

@@ -206,7 +206,7 @@ static void soft_request_create(struct soft_listener *l, int fd, const struct so
 	soft_request_run(q, &r->source, 0); /* mostly it is there already */
 }
 
-/* Until the timer looks. */
+/* Pause until the timer fires. */
 static void soft_listener_pause(struct soft_listener *l)
 {
 	l->paused = true;
@@ -339,7 +339,7 @@ void soft_request_run(struct soft_queue *q, struct soft_source *source, uint32_t
 		soft_request_drop(q, r);
 	} else if (!pending_has(&r->asking)) {
 		r->peer.local = r->peer.asked || local_user(source->fd, &r->peer.uid) == 0;
-		/* It may be taken by another thread, so nothing here may know it any more. */
+		/* Another thread may take the socket, so nothing here may know it any more. */
 		epoll_ctl(q->epoll_fd, EPOLL_CTL_DEL, source->fd, NULL);
 		soft_note_post(q, &r->note, FABRIC_REQUEST, r);
 	}

@@ -251,7 +251,7 @@ static bool soft_linger_create(struct soft_queue *q, int fd)
 		return false;
 	l->source = (struct soft_source){.kind = SOFT_LINGER, .fd = fd};
 	l->deadline = time_now() + SOFT_LINGER_TIME;
-	/* It may not be watched yet (taken and not accepted): then nothing can be lost. */
+	/* The source may not be watched yet (taken and not accepted): then nothing can be lost. */
 	if (soft_watch(q, &l->source, EPOLLIN | EPOLLRDHUP, false)) {
 		free(l);
 		return false;
@@ -289,7 +289,7 @@ static void soft_endpoint_release(struct soft_endpoint *ep, bool linger)
 	soft_near_leave(ep);
 	soft_near_watch(ep);
 	soft_rings_leave(ep);
-	/* What stands in a ring stays there when the socket is closed. */
+	/* Bytes in a ring stay there when the socket is closed. */
 	if (linger && !ep->rings && soft_linger_create(q, ep->source.fd))
 		ep->source.fd = -1;
 	else
@@ -458,7 +458,7 @@ bool soft_stands_still(const struct soft_endpoint *ep)
 	return ep->recv.starved || (ep->phase == SOFT_PHASE_BEGIN && ep->frame.op == SOFT_PUSH);
 }
 
-/* What it waits for may be said by a caller that has not taken the last completions yet. */
+/* A caller that has not taken the last completions yet may post what the peer waits for. */
 static void soft_check_hung_up(struct soft_endpoint *ep)
 {
 	if (!soft_stands_still(ep) || !ep->hung_up || ep->state >= SOFT_FLUSHING)

@@ -41,7 +41,7 @@ void soft_near_watch_all(struct soft_queue *q)
 		soft_near_watch_or_fail(list_first(&q->near.alone, struct soft_endpoint, near.alone));
 }
 
-/* It has brought something. */
+/* Count that the endpoint has brought something. */
 static void soft_near_brought(struct soft_endpoint *ep)
 {
 	if (ep->rings || ++ep->near.news < SOFT_NEAR_ALONE || list_linked(&ep->near.alone) || ep->state != SOFT_OPEN ||
@@ -51,7 +51,7 @@ static void soft_near_brought(struct soft_endpoint *ep)
 	list_add_tail(&ep->queue->near.alone, &ep->near.alone);
 }
 
-/* What is to be continued was, or comes first in the next turn. Whether it has brought something. */
+/* Read unless it is continued in this turn or the next. Returns whether it has brought something. */
 static bool soft_near_read(struct soft_endpoint *ep)
 {
 	uint32_t heard = ep->heard;
@@ -92,7 +92,7 @@ static void soft_near_many(struct soft_queue *q)
 	}
 }
 
-/* What the last poll gave its caller, the caller has worked on since. */
+/* The caller has worked since on what the last poll gave it. */
 static bool soft_near_skip(struct soft_queue *q)
 {
 	uint64_t now;

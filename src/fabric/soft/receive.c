@@ -595,7 +595,7 @@ void soft_receive(struct soft_endpoint *ep)
 	if (ep->recv.starved || !soft_reads(ep))
 		return;
 	if (ep->phase == SOFT_PHASE_BEGIN || ep->phase == SOFT_PHASE_FINISH || ep->leftover_len) {
-		/* What waited goes before what is read. */
+		/* Bytes that waited go before new ones. */
 		uint32_t left = ep->leftover_len - ep->leftover_at;
 		enum soft_step step;
 

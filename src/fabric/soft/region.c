@@ -151,7 +151,7 @@ int soft_register(struct fabric_domain *domain, void *addr, size_t len, unsigned
 	return 0;
 }
 
-/* Until no queue is in the section that it was in when we came. */
+/* Wait until no queue is in the section that it was in at the call. */
 static void soft_wait_sections(struct soft_fabric *f)
 {
 	struct list *pos, *tmp;

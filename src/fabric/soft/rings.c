@@ -73,7 +73,7 @@ void soft_rings_free(struct soft_rings *r)
 	free(r);
 }
 
-/* What came from a socket is not waited for any more. */
+/* Switch the endpoint from its socket to rings. */
 void soft_rings_open(struct soft_endpoint *ep, bool client)
 {
 	struct soft_queue *q = ep->queue;
@@ -255,7 +255,7 @@ void soft_rings_unblock(struct soft_endpoint *ep)
 	q->rings.roomless_count--;
 }
 
-/* What is there can be worked off. */
+/* Whether there is something that can be worked off. */
 static bool soft_rings_are_due(struct soft_rings *r)
 {
 	if (r->endpoint->state != SOFT_OPEN || soft_stands_still(r->endpoint))
@@ -278,7 +278,7 @@ static void soft_rings_drop(struct soft_queue *q, struct soft_rings *r)
 	q->rings.awake_count--;
 }
 
-/* It has brought something: more is near. */
+/* Wake a ring that has brought something: more is near. */
 static void soft_rings_wake(struct soft_endpoint *ep)
 {
 	struct soft_queue *q = ep->queue;
@@ -292,7 +292,7 @@ static void soft_rings_wake(struct soft_endpoint *ep)
 	q->rings.awake_count++;
 }
 
-/* What is there and in one piece; 0: nothing, or it failed. */
+/* The bytes that are there in one piece; 0: none, or it failed. */
 static size_t soft_rings_piece(struct soft_endpoint *ep, const uint8_t **bytes)
 {
 	struct soft_side *in = &ep->rings->in;

@@ -115,7 +115,7 @@ static bool soft_gather_response(struct soft_endpoint *ep, struct soft_gather *g
 	struct soft_seg seg = {(uint8_t *)(uintptr_t)(r->addr + r->sent), len, r->key};
 
 	if (r->len && !soft_region_check(ep, ep->domain, r->key, r->addr, r->len, FABRIC_REMOTE_READ)) {
-		/* It and the later ones are not to be answered. */
+		/* This response and the later ones are not to be answered. */
 		ep->responses.head = g->response;
 		soft_refuse(ep, r->number, SOFT_REFUSED_ACCESS);
 		if (!skip)
@@ -217,7 +217,7 @@ static bool soft_gather_part(struct soft_endpoint *ep, struct soft_gather *g)
 static void soft_gather(struct soft_endpoint *ep)
 {
 	struct soft_batch *b = ep->queue->batch;
-	struct soft_gather g = {ep->responses.tail, ep->sq.sent, ep->reads.head, false, false};
+	struct soft_gather g = {.response = ep->responses.tail, .request = ep->sq.sent, .reads = ep->reads.head};
 	bool going = soft_gather_part(ep, &g);
 
 	while (going && b->frames < SOFT_BATCH && b->bytes < b->most && !(g.control && ep->share == SOFT_SHARE_TOLD)) {
@@ -523,7 +523,7 @@ static void soft_wr_copy(struct soft_endpoint *ep, struct soft_wr *to, const str
 	}
 }
 
-/* What stays queued and is small enough that the caller may reuse its memory. */
+/* Keep small requests that stay queued, so that the caller may reuse their memory. */
 static void soft_sq_keep_small(struct soft_endpoint *ep)
 {
 	if ((int32_t)(ep->sq.kept - ep->sq.sent) < 0)

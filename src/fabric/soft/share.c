@@ -63,7 +63,7 @@ void soft_share_forget(struct soft_endpoint *ep)
  * to give back may take as long as they like. */
 static bool soft_share_filter(int fd, uint64_t secret)
 {
-	/* It reads words in the network's order. */
+	/* The filter reads words in the network's order. */
 	uint32_t first = be32toh(htole32((uint32_t)secret)), second = be32toh(htole32((uint32_t)(secret >> 32)));
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
@@ -241,7 +241,7 @@ void soft_share_told(struct soft_endpoint *ep)
 		soft_rings_open(ep, false);
 }
 
-/* It ends. That of a client was a connection, though no event told of it. */
+/* End a share. A client's was a connection, though no event told of it. */
 void soft_share_leave(struct soft_endpoint *ep)
 {
 	if (ep->share == SOFT_SHARE_ASKED)

@@ -323,7 +323,7 @@ static bool soft_progress_round(struct soft_queue *q)
 	return moved;
 }
 
-/* What earlier turns left over. One alone has all of the turn, many share it. */
+/* Continue what earlier turns left over. One endpoint alone has all of the turn, many share it. */
 static void soft_progress_ready(struct soft_queue *q)
 {
 	while (!list_empty(&q->ready) && q->turn.allowance && soft_progress_round(q))

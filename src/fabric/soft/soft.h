@@ -107,7 +107,7 @@ static inline uint32_t soft_region_key(const struct soft_domain *domain, const s
 	return base && region->domain == domain ? region->key : SOFT_NO_KEY;
 }
 
-/* What an epoll event points at. */
+/* Kinds of objects that an epoll event points at. */
 enum soft_kind { SOFT_KICK, SOFT_TIMER, SOFT_LISTENER, SOFT_REQUEST, SOFT_ENDPOINT, SOFT_LINGER };
 
 struct soft_source {
@@ -130,7 +130,7 @@ struct soft_recv {
 	uint32_t key;
 };
 
-/* What becomes of the next push, or of the next few. */
+/* Targets of the next pushes. */
 struct soft_pull {
 	struct soft_recv to;
 	unsigned drop; /* not 0: so many are not wanted, and `to` is nothing */
@@ -490,7 +490,7 @@ static inline void soft_unblock(struct soft_endpoint *ep)
 	ep->out.blocked = false;
 }
 
-/* What an endpoint may move now, and that it has. */
+/* Bytes that an endpoint may move now, and the account of them. */
 static inline size_t soft_budget(const struct soft_queue *q)
 {
 	return MIN(MAX(q->turn.allowance, (size_t)SOFT_STAGE), q->turn.share);
@@ -580,7 +580,7 @@ void soft_fail_protocol(struct soft_endpoint *ep, const char *what);
 /* Answer request `number` by an ERROR and fail. */
 void soft_refuse(struct soft_endpoint *ep, uint32_t number, enum soft_refusal why);
 void soft_flush(struct soft_endpoint *ep);
-/* What epoll tells of an open endpoint. */
+/* The events that epoll watches for an open endpoint. */
 uint32_t soft_endpoint_events(const struct soft_endpoint *ep);
 /* Both greetings are exchanged: watch the socket, tell. */
 void soft_endpoint_opened(struct soft_endpoint *ep);
@@ -617,7 +617,7 @@ bool soft_stands_still(const struct soft_endpoint *ep);
 
 /* May the client be told that it can ask? *memory: not -1, and to be passed along; the caller closes it. */
 bool soft_share_offer(struct soft_endpoint *ep, int *memory);
-/* It was not told. */
+/* Forgets a share of which the peer was not told. */
 void soft_share_forget(struct soft_endpoint *ep);
 /* As recv() without waiting, of a UNIX socket to whose server there is no connection yet; keeps memory that comes with
  * it. */
@@ -647,7 +647,7 @@ void soft_near_watch_all(struct soft_queue *q);
 
 /* rings.c: memory that both ends share */
 
-/* To be passed as *fd, which the caller closes. NULL: there is none to be had, and the socket will do. */
+/* Makes rings, to be passed as *fd, which the caller closes. NULL: there is no memory, and the socket will do. */
 struct soft_rings *soft_rings_create(int *fd);
 /* The rings that came as `fd`, which is closed. NULL: it is nothing that can be used. */
 struct soft_rings *soft_rings_take(int fd);
@@ -657,7 +657,7 @@ void soft_rings_open(struct soft_endpoint *ep, bool client);
 /* Room for `len` bytes in one piece, to be filled and committed; NULL: not now. */
 uint8_t *soft_rings_reserve(struct soft_endpoint *ep, size_t len);
 void soft_rings_commit(struct soft_endpoint *ep, size_t len);
-/* As many bytes as there is room for; -1: the endpoint failed. */
+/* Sends as many bytes as there is room for; -1: the endpoint failed. */
 ssize_t soft_rings_send(struct soft_endpoint *ep, const struct iovec *iov, unsigned iovs);
 /* There was no more room: when there is, it goes on. */
 void soft_rings_block(struct soft_endpoint *ep);
@@ -683,7 +683,7 @@ static inline bool soft_rings_doze_any(const struct soft_queue *q)
 void soft_check_begin(struct soft_endpoint *ep);
 bool soft_host_lost(const struct fabric_endpoint *endpoint, uint64_t ns);
 
-/* It has something under way, that may never arrive or never end. */
+/* Notes that something is under way that may never arrive or never end. */
 static inline void soft_watched(struct soft_endpoint *ep)
 {
 	if (unlikely(!list_linked(&ep->check.link)))
@@ -719,7 +719,7 @@ static inline bool soft_recvs_wanted(const struct soft_queue *q)
 	       (q->recvs.shared.head != q->recvs.shared.tail || !list_empty(&q->recvs.borrowing));
 }
 
-/* As many of the endpoints that wait as there are receives go on with the next poll. */
+/* Lets as many waiting endpoints go on with the next poll as there are receives. */
 void soft_recvs_feed(struct soft_queue *q);
 /* Take a receive for the frame at hand. Within a section. */
 enum soft_step soft_recv_take(struct soft_endpoint *ep);
