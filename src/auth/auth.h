@@ -91,7 +91,7 @@ struct auth_transcript {
 
 void auth_transcript(enum auth_transport transport, const uint8_t request[static AUTH_REQUEST],
 		     const uint8_t accept[static AUTH_ACCEPT], struct auth_transcript *out);
-/* What `side` sends. */
+/* Makes the proof that `side` sends. */
 void auth_prove(const struct auth_key *key, const struct auth_transcript *th, enum auth_side side,
 		uint8_t out[static AUTH_PROOF]);
 /* Takes the same time for each proof. */
@@ -103,7 +103,7 @@ int auth_exchange_new(uint8_t secret[static 32], uint8_t public[static 32]);
 /* 0, or -EPROTO: the other end's key is a point of low order, which makes no secret. Wipes the own secret. */
 int auth_exchange(uint8_t secret[static 32], const uint8_t other[static 32], uint8_t shared[static 32]);
 
-/* What a connection has from its handshake: keys of either direction, by the end that uses them to send. */
+/* Secrets of a connection from its handshake: keys of either direction, by the end that uses them to send. */
 struct auth_session {
 	struct auth_direction {
 		uint8_t record[32];    /* AES-256-GCM, by the kernel's TLS */
@@ -124,7 +124,7 @@ void auth_seal(struct auth_session *session, enum auth_side from, const void *te
 /* 0, or -EBADMSG: this is not the next text that `from` has sealed. The count stays then. */
 int auth_open(struct auth_session *session, enum auth_side from, const void *sealed, size_t length, void *out);
 
-/* What a client of a protocol without proofs says in place of its key, as 43 digits of base64url:
+/* Makes the password of a client whose protocol has no proofs, in place of its key, as 43 digits of base64url:
  * HMAC-SHA-256(key, "rdmad1 resp"). The key cannot be found from it. Wipe it. Returns out. */
 #define AUTH_PASSWORD 44 /* with the 0 at its end */
 char *auth_password(const struct auth_key *key, char out[static AUTH_PASSWORD]);
@@ -145,7 +145,7 @@ void auth_ticket(const uint8_t secret[static AUTH_SECRET], uint64_t about, uint3
 /* Stands for the key of a client that MUNGE proves: its secret is none. */
 extern const struct auth_key auth_munge;
 
-/* What a client's credential is about. */
+/* The payload of a client's credential. */
 struct auth_munge_payload {
 	struct auth_transcript th;
 	uint8_t secret[AUTH_SECRET];
@@ -154,7 +154,7 @@ _Static_assert(sizeof(struct auth_munge_payload) == 64, "there is no padding");
 
 /* Whether MUNGE can be used. 0 or -ENOSYS, logged. Any thread, as the other calls. */
 int auth_munge_begin(void);
-/* It may be one: the text is short, and of the right characters. */
+/* Whether the text may be a credential: it is short, and of the right characters. */
 bool auth_credential_valid(const char *text, size_t length);
 /* A credential of this process's user that `reader` alone may decode. 0; -ENOSYS, -EHOSTDOWN: no libmunge, no munged;
  * or another -errno. `why` is in words then, with what mends it; nothing is logged. */
@@ -261,8 +261,8 @@ bool auth_may_use(const struct auth_admission *admission, unsigned service);
 /* MUNGE says which user a client is, which was admitted with auth_munge for a key. */
 void auth_identify(struct auth_admission *admission, uid_t uid);
 
-/* What a client has that names this key, or none (0). False: it is to be refused, as it needs a key, or names one where
-* no client is asked for keys. */
+/* Finds the rights of a client that names this key, or none (0). False: it is to be refused, as it needs a key, or
+ * names one where no client is asked for keys. */
 bool auth_admit(struct auth_table *table, uint16_t key_id, bool is_user, uid_t uid, struct auth_admission *out);
 /* By a password (auth_password()) of any key of that name, in a time that tells nothing of them. False: there is none.
  * As after auth_admit(), its client counts from auth_enter() on. */

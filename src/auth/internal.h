@@ -32,7 +32,7 @@ bool auth_lines_next(struct auth_lines *lines);
 /*
  * keys.c, clients.c: tables of the text of a file, of which `path` is the name in messages.
  */
-/* It may have no key where `empty`. */
+/* Parses a file of keys, which may have none where `empty`. */
 int auth_keys_parse(const char *path, const char *text, size_t length, bool empty, struct auth_keys **out);
 int auth_clients_parse(const char *path, const char *text, size_t length, const char *const *services,
 		       struct auth_clients **out);

@@ -61,7 +61,7 @@ static bool are_digits(const char *at, const char *end)
 	return true;
 }
 
-/* What is wrong with the line. `bytes`: the key and its checksum. */
+/* Returns what is wrong with the line. `bytes`: the key and its checksum. */
 static const char *parse_line(const char *line, size_t len, struct auth_key *out, uint8_t bytes[AUTH_SECRET + CHECKSUM])
 {
 	const char *id = line + strlen(LINE_START), *end = line + len, *name, *digits;

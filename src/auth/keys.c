@@ -61,7 +61,7 @@ int auth_keys_parse(const char *path, const char *text, size_t length, bool empt
 
 	while (auth_lines_next(&lines))
 		most++;
-	/* It gives memory whose end is that of a page, so the size decides of the alignment. */
+	/* sodium_malloc() returns memory that ends with a page, so the size decides on the alignment. */
 	keys = sodium_malloc((sizeof(*keys) + most * sizeof(keys->key[0]) + 15) & ~(size_t)15);
 	if (keys) {
 		keys->count = 0;

@@ -92,8 +92,8 @@ int log_level_parse(const char *name, enum log_level *level);
 /* Control characters and bytes that are no UTF-8 become \xNN, so that no text of a peer makes a line of its own or
  * speaks to a terminal; cut where it does not fit. Each message is treated so. Returns buf. */
 char *log_printable(const char *text, char *buf, size_t size);
-/* What stands between the quotes of a string in JSON, for any bytes: control characters become \u00NN, what is no UTF-8
- * becomes the replacement character \ufffd; cut where it does not fit, never inside an escape. Returns buf. */
+/* Writes what stands between the quotes of a string in JSON, for any bytes: control characters become \u00NN, what is
+ * no UTF-8 becomes the replacement character \ufffd; cut where it does not fit, never inside an escape. Returns buf. */
 char *log_json(const char *text, char *buf, size_t size);
 #define LOG_JSON_MAX 6 /* bytes that one byte may become */
 
@@ -238,7 +238,7 @@ void quota_give(struct quota_share *share); /* NULL is fine */
 uint32_t quota_taken(const struct quota *quota);
 /* How many sources there are in memory, also some that have nothing. By the thread that takes. */
 size_t quota_sources(const struct quota *quota);
-/* What one source may have by its setting, of which 0 is half of all. */
+/* The share of one source by its setting, of which 0 is half of all. */
 static inline uint64_t quota_most(uint64_t setting, uint64_t all)
 {
 	return setting ? setting : (all + 1) / 2;
@@ -499,7 +499,7 @@ struct pending_attr {
 	uint32_t limit; /* places */
 	uint64_t stay;  /* ns that each may stay; TIME_NEVER: for ever */
 	uint64_t grace; /* ns for which it does not give way */
-	/* It has no place any more; it may be freed, others removed. */
+	/* Called when an entry has lost its place; it may be freed, others removed. */
 	void (*drop)(struct pending_entry *entry, enum pending_reason reason);
 };
 
@@ -517,9 +517,9 @@ bool pending_has_place(struct pending *pending, uint64_t now);
 bool pending_make_room(struct pending *pending, uint64_t now);
 /* At the end, whether there is a place or not. One that is in begins anew there. */
 void pending_add(struct pending *pending, struct pending_entry *entry, uint64_t now);
-/* It is pending no more. One without a place is fine. */
+/* Removes an entry. One without a place is fine. */
 void pending_remove(struct pending *pending, struct pending_entry *entry);
-/* It has said what it wants, and gives way no more; it may not stay for longer. */
+/* Holds an entry that has said what it wants: it gives way no more, and may not stay for longer. */
 static inline void pending_hold(struct pending_entry *entry)
 {
 	entry->holds = true;

@@ -51,7 +51,7 @@ int local_connect(const char *path, uint64_t limit);
 
 /* Process and user at the other end of a UNIX socket, as they were when it connected or listened. 0 or -errno. */
 int local_peer(int fd, struct ucred *out);
-/* It is this process's user, or root: no other is trusted without more. */
+/* Whether it is this process's user, or root: no other is trusted without more. */
 bool local_is_own_user(uid_t uid);
 
 /* For a listener, before it listens: a peer that passes a descriptor to an accepted socket gets EPERM. Of any other

@@ -76,8 +76,7 @@ struct gpu_process_attr {
 /* How many threads a process has that was asked for so many; 0: half of the processors. spawn.c. */
 unsigned gpu_threads(unsigned asked);
 
-/* What a process would use; the program is asked, because the daemon itself never touches an
- * accelerator. */
+/* Asks the program what a process would use, because the daemon itself never touches an accelerator. */
 #define GPU_WHY 256
 struct gpu_probe {
 	char backend[16], device[64];
@@ -98,8 +97,8 @@ struct gpu_session;
 int gpu_session_start(const struct gpu_process_attr *attr, const struct wire_ring_shape *shape, bool queue_mode,
 		      struct gpu_session **out);
 
-/* It was made for a client: the calling thread has it from now on, after another, which lives on, and what its process
- * does moves *state, which lives as long. */
+/* Hands a session to its client: the calling thread has it from now on, after another, which lives on. Its process
+ * moves *state, which lives as long. */
 void gpu_session_own(struct gpu_session *session, enum gpu_session_state *state);
 
 const struct wire_ring *gpu_session_ring(const struct gpu_session *session);

@@ -11,7 +11,7 @@
 #include "gpu/team.h"
 #include "wire/gpu_operations.h"
 
-/* What `value` becomes, where `cdf` of `pixels` pixels are up to it. */
+/* The value that `value` becomes, where `cdf` of `pixels` pixels are up to it. */
 WIRE_RING_FN uint8_t gpu_quantize_value(uint32_t cdf, uint32_t pixels, uint32_t levels)
 {
 	return (uint8_t)(256 / levels * (uint32_t)((uint64_t)levels * cdf / pixels));
@@ -46,7 +46,7 @@ WIRE_RING_FN void gpu_quantize_count(const struct gpu_team *team, const struct w
 	}
 }
 
-/* What each value becomes, out of the counts of all pixels. */
+/* Maps each value, out of the counts of all pixels. */
 WIRE_RING_FN void gpu_quantize_map(const struct gpu_team *team, const struct wire_ring_job *job, uint32_t *count,
 				   uint32_t *map)
 {

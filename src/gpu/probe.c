@@ -10,14 +10,14 @@
 
 #define PROBE_LIMIT (30 * TIME_S) /* as a session has */
 
-/* What the program printed, and when it must have ended. */
+/* The program's output, and when it must have ended. */
 struct answer {
 	char text[1024];
 	size_t length;
 	uint64_t limit;
 };
 
-/* Until it is readable or the time is over. */
+/* Wait until it is readable or the time is over. */
 static bool wait_for(int fd, const struct answer *answer)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};

@@ -50,7 +50,7 @@ struct gpu_session {
 	char reason[256];
 };
 
-/* It is of one thread, unless that has seen its process go. */
+/* Whether the session is this thread's: it has one thread, unless that has seen its process go. */
 static bool session_is_mine(const struct gpu_session *session)
 {
 	return session->process < 0 || session->owner == thread_self();
@@ -276,7 +276,7 @@ static void session_fail(struct gpu_session *session, uint64_t now, const char *
 	gpu_session_handle(session->state, GPU_EVENT_FAILED);
 }
 
-/* What the client would do that it has not. */
+/* Handle an event in place of a client, where the session has none. */
 static void handle_alone(struct gpu_session *session, enum gpu_session_event event)
 {
 	if (session->state == &session->own)
@@ -324,7 +324,7 @@ static void take_message(struct gpu_session *session, struct gpu_message *m, uin
 	}
 }
 
-/* What it said, so much of it. When it hung up it is about to end, or should be. */
+/* Take at most so many messages of the process. When it hung up it is about to end, or should be. */
 static void take_messages(struct gpu_session *session, unsigned most, uint64_t now)
 {
 	struct gpu_message message;

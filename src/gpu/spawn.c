@@ -20,8 +20,8 @@ extern char **environ;
 #define ARGUMENTS_MAX 32
 #define ENVIRONMENT_MAX 64
 
-/* What of the daemon's environment its processes get, by how it begins: what is for a driver of accelerators or for the
- * sanitizers, and where the former's library is. */
+/* Variables of the daemon's environment that its processes get, by their beginnings: for a driver of accelerators or
+ * for the sanitizers, and where the former's library is. */
 static const char *const passed_on[] = {
 	"CUDA_",         "NVIDIA_",       "LD_LIBRARY_PATH=", "RDMAD_FAKE_CUDA=",
 	"ASAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS=",    "UBSAN_OPTIONS=",

@@ -4,7 +4,7 @@
 
 #include "gpu/gpu.h"
 
-/* What the program is told beside attr. */
+/* Arguments of the program beside attr. */
 struct gpu_spawn {
 	bool probe; /* print what a process would use, and end; else what follows */
 	bool queue_mode;

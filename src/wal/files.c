@@ -58,7 +58,7 @@ static int kernel_open(void *arg, int directory, const char *name, int flags)
 static int kernel_close(void *arg, int fd)
 {
 	(void)arg;
-	/* What is in the log is in the arena: the cache has better uses. */
+	/* The arena has what is in the log: the cache has better uses. */
 	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 	return errno_of(close(fd));
 }
@@ -201,7 +201,7 @@ struct room {
 	int64_t bytes;
 };
 
-/* What is kept for people is no room. */
+/* Files kept for people are no room. */
 static void room_add(void *to, const char *name)
 {
 	struct room *room = to;

@@ -14,8 +14,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are overlaid 
 
 enum format_kind { FORMAT_LOG = 1, FORMAT_CHECKPOINT };
 
-/* Those of no caller, beside enum wal_type. An ITEM is a WAL_SET with attributes. A reader that does not know it
- * refuses it: so a log without any is read by an older rdmad as well. */
+/* Types beside enum wal_type, which no caller uses. An ITEM is a WAL_SET with attributes. A reader that does not know
+ * it refuses it: so a log without any is read by an older rdmad as well. */
 enum { FORMAT_COMMIT = 5, FORMAT_CHECKPOINT_END, FORMAT_ITEM, FORMAT_TYPES };
 #define FORMAT_TYPE_IGNORED 128 /* and above: passed over by readers that do not know them */
 
@@ -95,14 +95,14 @@ static inline uint64_t format_length(uint64_t key_len, uint64_t gap, uint64_t va
 	return (sizeof(struct format_record) + key_len + gap + value_len + 7) & ~7ull;
 }
 
-/* What the checksums of a segment's records begin with. The id makes those of the file's earlier lives wrong; the
+/* The seed of the checksums of a segment's records. The id makes checksums of the file's earlier lives wrong; the
  * store's id, which no client knows, keeps records out that a client put into a value. */
 uint64_t format_seed(const uint8_t store[static FORMAT_STORE], uint64_t id);
 
 void format_header_seal(struct format_header *header);
 bool format_header_whole(const struct format_header *header);
 
-/* Of bytes in one piece, a record's header without its checksum, key, gap and value ... */
+/* The checksum of bytes in one piece, a record's header without its checksum, key, gap and value ... */
 uint64_t format_sum(const void *data, size_t len, uint64_t seed);
 /* ... or in several. */
 struct format_summer {

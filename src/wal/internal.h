@@ -207,7 +207,7 @@ struct ahead {
 };
 
 void ahead_init(struct ahead *ahead, const struct wal_files *files);
-/* Nothing is asked for. */
+/* Ends the thread; nothing may be asked for. */
 void ahead_fini(struct ahead *ahead);
 /* AHEAD_MOST at a time; no file operation is called before ahead_take() of each, or ahead_drop(). False: there is no
  * thread for it, and it is read when it is needed. */
@@ -245,7 +245,7 @@ struct found_record {
 	struct wal_record record;
 };
 
-/* Of files that are mostly of this size. */
+/* Makes an input of files that are mostly of this size. */
 int input_create(struct input *input, const struct wal_files *files, uint64_t size);
 void input_destroy(struct input *input);
 /* One file after the other. Checks its header. -EBADMSG: logged. */
@@ -254,7 +254,7 @@ int input_open(struct input *input, int directory, const char *name, const char 
 /* The next `want` bytes, INPUT_PIECE or a record without a long value at most, are in the buffer; the file must have
  * them. */
 int input_fill(struct input *input, size_t want);
-/* Nothing is read ahead any more, as by input_next() and input_look_on(): other file operations may be called. */
+/* Ends reading ahead, which input_next() and input_look_on() do: other file operations may be called. */
 void input_settle(struct input *input);
 /* Where they are. */
 const unsigned char *input_here(const struct input *input);

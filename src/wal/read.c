@@ -54,7 +54,7 @@ static void reading_drop(void *arg, void *value)
 	r->reader->drop(r->reader->arg, value);
 }
 
-/* What comes before a checkpoint's damage is of no use: keys would be missing anywhere. */
+/* Records before a checkpoint's damage are of no use: keys would be missing anywhere. */
 static int segment_damaged(struct reading *r, uint64_t at, const char *why)
 {
 	if (r->kind == FORMAT_CHECKPOINT)
@@ -445,8 +445,7 @@ static int writer_begin(struct wal *wal, unsigned kept)
 	rc = segment_ids_reserve(wal); /* by a manifest that still names the segments to be sifted out */
 	sifted = segments_sift(wal, kept);
 	pthread_mutex_unlock(&wal->lock);
-	/* What their headers say is in the new segment's, too: they go when that is named, unless it needs their
-	 * room. */
+	/* The new segment's header says what theirs do: they go when it is named, unless it needs their room. */
 	if (rc == 0 && sifted == 0)
 		rc = log_turn(&wal->log, 0);
 	if (rc != -ENOSPC || sifted)

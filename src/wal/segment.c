@@ -95,7 +95,7 @@ static int spare_add(struct wal *wal, uint64_t id)
  * New files.
  */
 
-/* Of its size, or nothing. */
+/* Make a file of its size, or nothing. */
 static int file_make(struct wal *wal, const char *name, uint64_t size, int flags)
 {
 	int fd = name_open(wal, name, O_CREAT | O_TRUNC | flags), rc;
@@ -252,7 +252,7 @@ err_file:
 	return fd;
 }
 
-/* As many as are in use, as the next checkpoint needs about as many as the last one. */
+/* Spares are as many as are in use: the next checkpoint needs about as many as the last one. */
 static bool spare_wanted(struct wal *wal, const char *name)
 {
 	unsigned most = wal->manifest.log.count + wal->manifest.checkpoint.count + 2;

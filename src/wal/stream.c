@@ -59,7 +59,7 @@ int wal_stream_begin(struct wal_stream *stream, uint64_t length, uint64_t before
 	stream->seed = format_seed(stream->wal->manifest.store, stream->segment.id);
 	stream->size = size;
 	stream->at = HEADER;
-	/* What cannot be asked, or is written in large pieces, is not filled. */
+	/* A file that cannot be asked, or is written in large pieces, is not filled. */
 	filled = stream->kind == FORMAT_LOG ? files->filled(files->arg, fd) : -1;
 	stream->filled = filled < 0 ? UINT64_MAX : (uint64_t)filled;
 	stream->alignment = files->alignment(files->arg, fd);
@@ -87,7 +87,7 @@ static uint64_t stage_end(const struct stage *s)
 	return s->at + s->used - s->begin;
 }
 
-/* What comes next is another piece. */
+/* End the piece: what comes next is another one. */
 static void stage_close(struct stage *s, const unsigned char *data, size_t len)
 {
 	if (len)
@@ -95,7 +95,7 @@ static void stage_close(struct stage *s, const unsigned char *data, size_t len)
 	s->at += len;
 }
 
-/* Whole blocks, up to `end` in the staging buffer. */
+/* Write whole blocks, up to `end` in the staging buffer. */
 static void stage_write(struct stage *s, size_t end)
 {
 	struct wal_stream *stream = s->stream;
@@ -111,7 +111,7 @@ static void stage_write(struct stage *s, size_t end)
 	s->pieces = 0;
 }
 
-/* What begins a block stays. */
+/* Write all but what begins a block. */
 static void stage_flush(struct stage *s)
 {
 	size_t whole = block_of(s->used);
@@ -273,7 +273,7 @@ static const char *stream_name(const struct wal_stream *stream, char buf[static 
 	return segment_name(stream->kind == FORMAT_LOG ? FILE_LOG : FILE_CHECKPOINT, stream->segment.id, buf);
 }
 
-/* What a group that failed has left must not be taken for records behind a shorter one that comes in its place. */
+/* Remove what a failed group has left: it must not be taken for records behind a shorter one in its place. */
 static int stream_mend(struct wal_stream *stream)
 {
 	struct wal *wal = stream->wal;

@@ -64,12 +64,12 @@ struct wal_files {
 	int (*close)(void *arg, int fd);
 	ssize_t (*preadv)(void *arg, int fd, const struct iovec *iov, int n, uint64_t at);
 	ssize_t (*pwritev)(void *arg, int fd, const struct iovec *iov, int n, uint64_t at);
-	/* It has this size, and room on the disk for that; what was not written reads as zeros. */
+	/* Gives the file this size, and room on the disk for that; what was not written reads as zeros. */
 	int (*allocate)(void *arg, int fd, uint64_t size);
 	/* Bytes from its begin that were written at some time: a sync after they are written again has no metadata to
 	 * write. */
 	int64_t (*filled)(void *arg, int fd);
-	/* Of memory that it takes with O_DIRECT. One that is refused nevertheless is written without. */
+	/* The alignment of memory for O_DIRECT. A write that is refused nevertheless is done without. */
 	unsigned (*alignment)(void *arg, int fd);
 	int (*sync)(void *arg, int fd); /* fdatasync of a file, fsync of a directory */
 	int (*rename)(void *arg, int directory, const char *from, const char *to);
@@ -100,7 +100,7 @@ struct wal;
 /* Opens or makes the directory, locks it and reads the manifest. -EBUSY: another process has it; -EBADMSG: the manifest
  * is damaged; -EPROTONOSUPPORT: a newer format. Logged, with the file's name and what to do. */
 int wal_open(const struct wal_config *config, struct wal **out);
-/* Nothing is synced: wal_sync() first. */
+/* Closes without a sync: wal_sync() first. */
 void wal_close(struct wal *wal);
 
 /* The receiver of what is found. Records of a checkpoint come first, then those of the log by their LSNs; a key's may

@@ -23,8 +23,8 @@
 #define BEAT (5 * TIME_MS)       /* between looks at the kernel */
 #define LEASE (2 * TIME_S)       /* the device is thought dead after so much silence */
 #define HOST_LEASE (30 * TIME_S) /* and the host by the kernel: it may be stopped for a while, with its machine */
-/* Of all blocks to begin. One that is not resident, as other programs have its place, may never do so, and no other
- * serves its queues. */
+/* Time for all blocks to begin. One that is not resident, as other programs have its place, may never do so, and no
+ * other serves its queues. */
 #define BEGIN_PATIENCE (10 * TIME_S)
 #define END_PATIENCE (2 * TIME_S) /* the process's watch has less */
 #define RESULT_NAP (20 * TIME_US) /* while a job is under way for longer than attr.poll */
@@ -120,7 +120,7 @@ static int kernel_launch(struct cuda *c)
 			 parameters, NULL);
 }
 
-/* What a block says it ended for, in the words of any backend. */
+/* Report why a block ended, in the words of any backend. */
 static void fail_block(struct gpu_process *process, const struct gpu_kernel_block *block, uint64_t failed)
 {
 	int error = (int)(failed >> 32);

@@ -49,7 +49,7 @@ int cuda_take(struct cuda *c);
 /* No kernel runs. */
 void cuda_give_back(struct cuda *c);
 
-/* What a session would take of the device that is meant, taken and given back: struct gpu_backend's. */
+/* Takes what a session would take of the device, and gives it back: struct gpu_backend's probe(). */
 int cuda_probe(const struct gpu_process_attr *attr, struct gpu_probe *out, char *why);
 
 #endif

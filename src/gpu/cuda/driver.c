@@ -19,7 +19,7 @@ typedef int (*find_fn)(const char *name, void **entry, int version, uint64_t fla
 
 int cuda_api_load(struct cuda_api *api)
 {
-	/* It stays for the life of the process: its threads outlive every context. */
+	/* The library stays for the life of the process: its threads outlive every context. */
 	void *library = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	find_fn find_entry;
 

@@ -16,7 +16,7 @@
 #define GPU_KERNEL_SPREAD (128u << 10) /* a job of so many bytes is worth more than one block */
 #define GPU_KERNEL_SPREAD_BLOCKS 16u   /* which are there for it, if there is room on the device */
 
-/* What a block says. */
+/* The words of a block. */
 struct gpu_kernel_block {
 	uint64_t beat;   /* counts while it lives */
 	uint64_t failed; /* enum wire_ring_error << 32 | queue, after the two below */

@@ -70,8 +70,8 @@ static int device_attribute(struct cuda *c, int attribute, int *value)
 	return cuda_call(&c->api, cuDeviceGetAttribute, value, attribute, c->device);
 }
 
-/* What the device could do, before anything of it is taken; its name, for people, and whether only one session at a
- * time will have it. */
+/* Check what the device can do, before anything of it is taken; its name, for people, and whether only one session at
+ * a time will have it. */
 static int check_device(struct cuda *c)
 {
 	struct gpu_probe *out = &c->process->probe;
@@ -158,7 +158,7 @@ static int load_kernel(struct cuda *c)
 	return rc;
 }
 
-/* As many as are wanted, but no more than are resident at once: one that is not never begins. */
+/* Take as many blocks as are wanted, but no more than are resident at once: one that is not never begins. */
 static int count_blocks(struct cuda *c, unsigned wanted)
 {
 	int each, processors, rc;

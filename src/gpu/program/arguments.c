@@ -173,7 +173,7 @@ static int argument_take(struct gpu_arguments *out, int letter)
 	}
 }
 
-/* What one option alone does not show. */
+/* Check what one option alone does not show. */
 static int arguments_check(struct gpu_arguments *out)
 {
 	if (out->mode == GPU_SERVE && (!out->ring || !out->control || !out->event)) {

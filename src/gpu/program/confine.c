@@ -77,8 +77,8 @@ enum {
 /* All rights to files that each version knows; later ones know those of the last. */
 static const uint64_t files_known[] = {0, 0x1fff, 0x3fff, 0x7fff, 0x7fff, 0xffff};
 
-/* What the rules name is forbidden, as there is no exception. A driver of accelerators needs files, its own sockets and
- * devices that are there. */
+/* Rights that the rules name are forbidden, as there is no exception. A driver of accelerators needs files, its own
+ * sockets and devices that are there. */
 static struct landlock_rules landlock_rules(long version, bool sealed)
 {
 	uint64_t files = files_known[MIN((size_t)version, ARRAY_SIZE(files_known) - 1)];
@@ -177,8 +177,8 @@ int gpu_confine_files(const struct gpu_backend *backend)
  * System calls
  */
 
-/* What is left: to look at the clock, to sleep and wake, to tell the daemon by descriptors that are there, memory, and
- * an end. `never`: bits of that argument with which it is refused. */
+/* System calls that are left: to read the clock, to sleep and wake, to tell the daemon by descriptors that are there,
+ * memory, and an end. `never`: bits of that argument with which it is refused. */
 static const struct call {
 	int number, argument;
 	uint32_t never;

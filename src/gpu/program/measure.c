@@ -95,7 +95,7 @@ static bool job_submit(struct measurement *m)
 	return true;
 }
 
-/* What came, compared and given back; waits for nothing. Negative: the session is over. */
+/* Compare and give back what came; waits for nothing. Negative: the session is over. */
 static int job_collect(struct measurement *m, unsigned *idle)
 {
 	struct gpu_done done[OUTSTANDING];

@@ -25,12 +25,12 @@ struct gpu_backend {
 	const char *name, *help;
 	/* How many descriptors its process may have, and how long a file it may write. */
 	uint64_t descriptors, file_bytes;
-	/* It needs nothing but the ring, memory and its threads: what opens files, makes sockets or reaches other
-	 * processes is closed to its process, see confine.c. */
+	/* The backend needs nothing but the ring, memory and its threads: what opens files, makes sockets or reaches
+	 * other processes is closed to its process, see confine.c. */
 	bool sealed;
-	/* What it would use, into out->device (short, for people): 0. It takes what a session does and gives it back,
-	 * so that what is offered is what can be had. Or -ENODEV, and why: a text of at most GPU_WHY bytes; logs
-	 * nothing, for "auto" goes on to the next. */
+	/* Writes what a session would use into out->device (short, for people): 0. It takes what a session does and
+	 * gives it back, so that what is offered is what can be had. Or -ENODEV, and why: a text of at most GPU_WHY
+	 * bytes; logs nothing, for "auto" goes on to the next. */
 	int (*probe)(const struct gpu_process_attr *attr, struct gpu_probe *out, char *why);
 	/* Take what it needs, say in process->probe.device what, then gpu_process_ready(), and carry out jobs until
 	 * gpu_process_stopping(), in this thread and others that it makes and joins. 0 when stopped. -ENODEV: it could
@@ -59,7 +59,7 @@ int gpu_backend_run(struct gpu_process *process);
  * process.c: the state of the process, and what a backend says. Any thread.
  */
 
-/* What a thread is working on, for the watch; a cache line each. */
+/* The job that a thread is working on, for the watch; a cache line each. */
 struct gpu_busy {
 	_Alignas(CACHE_LINE) _Atomic uint64_t since; /* time_now(); 0: nothing */
 	_Atomic uint64_t index;
