@@ -86,8 +86,7 @@ static int wait_bytes(struct rdmad_channel *channel, size_t count, uint64_t unti
 	return channel_wait(channel, CHANNEL_GET, channel_got_so_far(channel) + count, until);
 }
 
-/* Of much at once each piece has less to do; but the peer may view so much of the ring that there will never be more
- * than a little. */
+/* Large pieces cost less; but the peer may view so much of the ring that there will never be more than a little. */
 static int wait_some_room(struct rdmad_channel *channel, size_t count, uint64_t until)
 {
 	uint64_t soon = time_after(time_now(), GATHER);
@@ -259,7 +258,7 @@ int rdmad_channel_try_put(struct rdmad_channel *channel, const void *bytes, size
 	return 0;
 }
 
-/* Until the transport has taken all. The peer's index is not what is waited for: one that it can never have. */
+/* Wait until the transport has taken all: for an index that the peer can never have. */
 static int flush_waiting(struct rdmad_channel *channel, uint64_t timeout_us)
 {
 	uint64_t until = until_of(timeout_us);

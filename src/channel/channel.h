@@ -40,8 +40,8 @@ void channel_mirror_unmap(struct channel_mirror *mirror);
 /* Memory without a name, sealed against shrinking and growing: its descriptor, or -errno, logged. */
 int channel_memory_create(size_t size);
 
-/* What this end puts: of the thread that puts, but what is atomic may be read by the other one. A place is an index
- * modulo mirror.size, which may be more than the capacity. */
+/* Output of this end: of the thread that puts; the other thread may read atomic members. A place is an index modulo
+ * mirror.size, which may be more than the capacity. */
 struct channel_out {
 	struct channel_mirror mirror;
 	_Atomic uint64_t head;    /* put; its bytes are in the ring. channel.c writes it */
@@ -55,7 +55,7 @@ struct channel_out {
 	uint64_t wanted;          /* arm(): the tail that a try to put lacked; 0: none did */
 };
 
-/* What this end gets: of the thread that gets, likewise. */
+/* Input of this end: of the thread that gets, likewise. */
 struct channel_in {
 	struct channel_mirror mirror;
 	_Atomic uint64_t tail; /* got; channel.c writes it */
@@ -68,7 +68,7 @@ struct channel_in {
 enum channel_way { CHANNEL_PUT, CHANNEL_GET };
 
 /*
- * What a transport does. `way` says which of the two threads calls. None waits but sleep() and close().
+ * Operations of a transport. `way` says which of the two threads calls. None waits but sleep() and close().
  *
  * flush() is called by the thread that puts, and by the one that gets when it is about to wait: for what the other one
  * put but did not flush. One at a time is let in (out.flushing), unless the transport has assist(). So flush() reads
@@ -89,8 +89,8 @@ struct channel_transport {
 	int (*look)(struct rdmad_channel *channel, enum channel_way way, uint64_t now);
 	/* in.tail has moved. The thread that gets. */
 	void (*taken)(struct rdmad_channel *channel);
-	/* Until it may be that `index` of the peer (its head for CHANNEL_GET, its tail for CHANNEL_PUT) was reached,
-	 * that flush() can go on, or that the channel ended, at the latest at `until`. Loses no wake-up: says that it
+	/* Sleeps until `index` of the peer (its head for CHANNEL_GET, its tail for CHANNEL_PUT) was reached, that
+	 * flush() can go on, or that the channel ended, at the latest at `until`. Loses no wake-up: says that it
 	 * sleeps, polls again, then sleeps. 0, -ETIMEDOUT, or why the channel has ended. A caller that polls calls it
 	 * each millisecond with an `until` that has passed: it checks for the peer's end then, and does not sleep. */
 	int (*sleep)(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until);
@@ -153,21 +153,21 @@ int channel_out_told(struct rdmad_channel *channel, uint64_t tail);
 int channel_end(struct rdmad_channel *channel, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* What was put and not flushed goes to the transport. -EAGAIN: not all of it now; other errors: the channel has
- * ended. */
+/* Hands bytes that were put and not flushed to the transport. -EAGAIN: not all of it now; other errors: the channel
+ * has ended. */
 int channel_flush_some(struct rdmad_channel *channel);
 /* Flushes without being asked, as so much waits; the next time twice as much does. */
 void channel_flush_early(struct rdmad_channel *channel);
 
-/* Until the peer's index is `index`: polls, then sleeps, after a flush. `until` 0: no waiting. -EAGAIN: not until then;
- * other errors: the channel has ended. */
+/* Waits until the peer's index is `index`: polls, then sleeps, after a flush. `until` 0: no waiting. -EAGAIN: not
+ * until then; other errors: the channel has ended. */
 int channel_wait(struct rdmad_channel *channel, enum channel_way way, uint64_t index, uint64_t until);
 
 /* 0, or why it has ended, logged again. */
 int channel_ended(struct rdmad_channel *channel);
 
 /*
- * What most puts and gets consist of, but for the copy. advance: the bytes at out.at are there now, those at in.at were
+ * Most puts and gets, but for the copy. advance: the bytes at out.at are there now, those at in.at were
  * got.
  */
 static inline uint64_t channel_put_so_far(const struct rdmad_channel *channel)

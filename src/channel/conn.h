@@ -133,7 +133,7 @@ int channel_far_say_open(struct channel_far *far, const struct wire_channel_open
 /* The peer's ring. -EPROTO: it cannot be one. */
 int channel_far_take_ring(struct channel_far *far, const struct wire_channel_open *open);
 
-/* What rdmad gives the client of a listener that issues tickets. */
+/* A ticket, which rdmad gives the client of a listener that issues them. */
 struct channel_ticket {
 	bool given;
 	uint32_t serial;

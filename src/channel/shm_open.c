@@ -41,7 +41,7 @@ static int opening_greet(const struct opening *opening)
 	return nobody_listens(opening);
 }
 
-/* Until the listener has accepted. */
+/* Wait until the listener has accepted. */
 static int answer_await(const struct opening *opening)
 {
 	struct pollfd socket = {.fd = opening->socket, .events = POLLIN};

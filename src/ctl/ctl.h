@@ -116,7 +116,8 @@ extern struct ctl_settings ctl;
  * `arguments`, whose text has room for argc. 0, or -EINVAL after saying what is wrong. */
 int ctl_options_parse(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments);
 
-/* That rest alone: nothing is applied and nothing said. False: there are options of neither table, taken for flags. */
+/* Finds the words that are no options: nothing is applied and nothing said. False: there are options of neither
+ * table, taken for flags. */
 bool ctl_options_words(const struct ctl_option *own, int argc, const char **argv, struct ctl_arguments *arguments);
 
 /* "4K", or "64,1K-8K": sizes separated by commas, ranges doubled from the first to the last.
@@ -230,8 +231,7 @@ void ctl_output_begin(void);
  * said, too. */
 int ctl_output_end(int rc);
 
-/* What was printed so far ends a record: a key with its value, a line. An interrupted command whose reader is slow ends
- * there. */
+/* Ends a record in the output: a key with its value, a line. An interrupted command whose reader is slow ends there. */
 void ctl_record_end(void);
 /* The same, and it is written now. As fflush(). */
 int ctl_flush(void);
@@ -272,7 +272,7 @@ int ctl_json_print(json_t *object);
 /* Print what waits for it. Where the command ends by another exit status than 0, with an "error": {"text", "status"},
  * which then also stands alone. An exit status. */
 int ctl_json_end(int status);
-/* That member, of an object that the command prints by itself; ctl_json_end() then adds none. */
+/* Makes the member "error" of an object that the command prints by itself; ctl_json_end() then adds none. */
 json_t *ctl_json_error(int status);
 
 /* Bytes as a JSON string under "KEY", or under "KEY_base64" where they are no UTF-8. */
@@ -376,7 +376,7 @@ json_t *ctl_kv_ttl_json(uint64_t ttl_us);
  * gpu.c: the gpu service, and one image.
  */
 
-/* Of --mode; says what is wrong. */
+/* Checks a --mode; says what is wrong. */
 int ctl_gpu_check_mode(const char *text);
 const char *ctl_gpu_mode_name(enum rdmad_gpu_mode mode);
 

@@ -7,9 +7,9 @@
 
 #define RDMACTL_PEERS_MAX 1025u
 
-/* Of options that are addresses. */
+/* Checks an option that is an address. */
 int ctl_peer_check_address(const char *text);
-/* What ctl_globals gave. */
+/* Fills options from ctl_globals. */
 void ctl_peer_options(rdma_options *options);
 /* Say that the running command failed as rdma_get_error() says, at `address` unless that is NULL. An exit status. */
 int ctl_peer_fail(const char *address);

@@ -38,7 +38,7 @@ static const struct error {
 	{EINTR, CTL_INTERRUPTED, 0, NULL},
 };
 
-/* What is known of a negative errno. NULL: nothing. */
+/* Find what is known of a negative errno. NULL: nothing. */
 static const struct error *find_error(int error)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)

@@ -93,7 +93,7 @@ static void buffers_keep(struct buffers *b, size_t most)
 	}
 }
 
-/* What is kept for later counts against the same limits: it goes before a registration fails. */
+/* Regions kept for later count against the same limits: they go before a registration fails. */
 static int buffers_pin(struct buffers *b, void *addr, size_t len, unsigned access, struct fabric_region **out)
 {
 	int rc;

@@ -115,7 +115,8 @@ static void call_abandon(struct dial *dial, const char *why)
 	engine_wait(call->engine, &call->moved, TIME_S);
 }
 
-/* What to look at next. The other end of a channel, which has a count, is any program that listens, or an rdmad. */
+/* Advice on what to look at next. The other end of a channel, which has a count, is any program that listens, or an
+ * rdmad. */
 static const struct {
 	int error;
 	const char *rdmad, *channel;

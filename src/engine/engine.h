@@ -49,7 +49,7 @@ struct engine_timer {
 	void (*due)(struct engine_timer *timer); /* inside; the timer is not set any more */
 };
 
-/* What a program proves who it is by: see key.c. */
+/* Sources of the key by which a program proves its identity: see key.c. */
 struct engine_key_source {
 	const char *file; /* of its key; NULL: the environment or the user says it */
 	/* Where `file` is NULL, in place of all other files, the key as text; NULL: none. Then users of this machine
@@ -311,7 +311,7 @@ int engine_key_of_ticket(const uint8_t secret[static AUTH_SECRET], struct engine
 /* Takes the tickets that rdmad makes of this secret: of clients whose request has this `count`, and in `size` the
  * serial number. In place of what was issued for that count before. 0 or -ENOMEM. */
 int engine_key_issue(struct engine_key *key, uint32_t count, const uint8_t secret[static AUTH_SECRET]);
-/* What a client of that count proves, with the serial number 0: *room, or NULL. */
+/* The key that a client of that count proves, with the serial number 0: *room, or NULL. */
 const struct auth_key *engine_key_ticket(const struct engine_key *key, uint32_t count, struct auth_key *room);
 void engine_key_withdraw(struct engine_key *key); /* all that was issued */
 /* The user that servers may be of, beside root and this process's; root: no other. `key` may be NULL. */
@@ -425,7 +425,8 @@ int client_connect_to(const char *server, const struct engine_options *options, 
  * told. */
 void client_disconnect(struct engine *engine, struct conn *conn, const bool *closed);
 #define CLIENT_CLOSED "closed by this side"
-/* Of closed(): not by client_disconnect(). Then rdmad_error() has to say why, also of an end in peace. */
+/* For closed(): whether the end was not by client_disconnect(). Then rdmad_error() has to say why, also of an end in
+ * peace. */
 static inline bool client_was_ended(int error, const char *reason)
 {
 	return error || strcmp(reason, CLIENT_CLOSED) != 0;
@@ -486,7 +487,7 @@ void doors_close(struct doors *doors);
 /* Have `epoll` tell of `fd`. 0 or -errno, logged for `room`. */
 int door_watch(const char *room, int epoll, int fd);
 
-/* What there is without events, which are for door_next(). Count. */
+/* Polls the queue, whose events are for door_next(). Returns how much there was. */
 int door_poll(struct door *door);
 /* One event: 0: there is none. 1: there was; *out: a request for `service`, to be accepted or refused; NULL: it was
  * refused, or it was something else. */

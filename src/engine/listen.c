@@ -107,7 +107,7 @@ static int door_listen(struct door *door, struct address *address)
 	return door->listeners ? 0 : rc;
 }
 
-/* What is no transport of this machine is left out, where the address leaves the choice. */
+/* A transport that this machine lacks is left out, where the address leaves the choice. */
 static int doors_add(struct doors *doors, const struct doors_attr *attr, const struct fabric_transport *transport,
 		     struct address *address)
 {

@@ -113,7 +113,7 @@ static void child_become(const struct child *child, pid_t parent, int tell)
 	_exit(RUN_NOT_FOUND);
 }
 
-/* Until it is another program, or says why not. */
+/* Wait until the child is another program, or says why not. */
 static int await_exec(const struct child *child, int from, const char *who)
 {
 	struct failure failure;

@@ -367,7 +367,8 @@ void run_start(struct run *run)
 		run_note("%u rank%s run%s", run->ranks, run->ranks > 1 ? "s" : "", run->ranks > 1 ? "" : "s");
 }
 
-/* What the ranks need, which are started when the meeting point is ready or, of an agent, when the launcher says so. */
+/* Prepare what the ranks need, which are started when the meeting point is ready or, of an agent, when the launcher
+ * says so. */
 static int prepare_run(struct run *run)
 {
 	uint64_t number[2];

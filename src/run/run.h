@@ -109,7 +109,7 @@ bool sink_has_room(const struct sink *sink);
 void sink_flush(struct sink *sink); /* writes what does not block, when poll() said POLLOUT */
 void sink_put(struct sink *sink, const void *data, size_t length);
 void sink_end(struct sink *sink); /* the same, while it takes more */
-/* What is there, when poll() said POLLIN or POLLHUP; at the end, what has no line feed, and closes it. */
+/* Reads what is there, when poll() said POLLIN or POLLHUP; at the end takes what has no line feed, and closes it. */
 void stream_read(struct stream *stream);
 void stream_close(struct stream *stream);
 /* Takes what is there, though others may go on writing, and closes it. */
@@ -156,8 +156,8 @@ struct child {
 
 /* As with a run's ranks all descriptors are of pipes, so many may be needed; its children have the usual limit. */
 void child_raise_limit(void);
-/* It is ended by the kernel when the calling process ends. What it could not do is said, with `who` in front: -ENOTDIR
- * of the directory, else of the program. */
+/* Starts a child, which the kernel ends when the calling process ends. A failure is said, with `who` in front:
+ * -ENOTDIR of the directory, else of the program. */
 int child_start(struct child *child, const char *who);
 /* Both ends closed by exec. `ours` does not block; it is end number `end` (0: the one that reads). */
 int child_pipe(unsigned end, int *ours, int *theirs);
@@ -177,7 +177,7 @@ bool child_reap(siginfo_t *info);
 int guard_start(const char *path, int directory);
 void guard_add(pid_t group);
 void guard_remove(pid_t group);
-/* It removes the directory and ends. */
+/* Ends the guard, which removes the directory. */
 void guard_stop(void);
 
 /*

@@ -106,7 +106,7 @@ static void emit_line(struct stream *stream, const char *line, size_t length)
 {
 	size_t greeting = strlen(WIRE_RUN_GREETING);
 
-	/* What the remote shell said before it may have had no line feed. */
+	/* Words of the remote shell before it may have had no line feed. */
 	if (stream->awaits_agent && length >= greeting &&
 	    memcmp(line + length - greeting, WIRE_RUN_GREETING, greeting) == 0) {
 		stream->awaits_agent = false;
@@ -182,7 +182,7 @@ void feed_add(struct feed *feed, const void *data, size_t length)
 
 void feed_flush(struct feed *feed)
 {
-	/* What does not read any more does so by its own choice. */
+	/* A rank that does not read any more does so by its own choice. */
 	if (!buffer_write(&feed->waiting, feed->fd, SIZE_MAX) || (feed->over && !feed->waiting.used))
 		feed_close(feed);
 }

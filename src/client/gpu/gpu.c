@@ -212,7 +212,7 @@ static void session_closed(struct conn *conn, int error, const char *reason)
 		log_warn("gpu", "the session ended: %s", gpu->reason);
 	gpu->conn = NULL;
 	gpu->closed = true;
-	/* Nothing of the connection is in flight any more: what was not done never will be. */
+	/* End the jobs that were not done: nothing of the connection is in flight any more. */
 	while (job_next(gpu))
 		;
 	for (uint32_t i = 0; i < gpu->jobs.count; i++)

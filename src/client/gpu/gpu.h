@@ -107,7 +107,7 @@ int client_gpu_lacks(const char *function, const char *what);
 /* -ENOTCONN, with the reason that the caller may have missed. */
 int client_gpu_ended(const struct rdmad_gpu *gpu);
 
-/* Until *counter, of gpu->completed or such, is another than `before`. 0, -ETIMEDOUT, -EDEADLK. */
+/* Waits until *counter, gpu->completed or another, is not `before` any more. 0, -ETIMEDOUT, -EDEADLK. */
 int client_gpu_await(struct rdmad_gpu *gpu, const uint64_t *counter, uint64_t before, uint64_t until);
 
 /* The same of struct blocking: until a job is done, or the session has ended. */

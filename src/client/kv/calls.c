@@ -63,7 +63,8 @@ static int call_run(struct kv *kv, struct ask *ask, struct kv_call *call)
 	call->ask = ask;
 	call->kv = kv;
 	kv_enter(kv);
-	/* What was not carried out because the connection ended is asked again on the next, if there is to be one. */
+	/* A request that was not carried out because the connection ended is sent again on the next, if there is to
+	 * be one. */
 	do {
 		call->b = (struct blocking){.handle = kv, .submit = call_submit, .await = kv_await};
 		kv_timeout_begin(kv);
@@ -388,7 +389,7 @@ int kv_submit_incr(void *kv_handle, const void *key, size_t key_len, int64_t del
 	return kv_submit_result(kv_handle, kv_begin(kv_handle), &ask, done, arg);
 }
 
-/* Of numbers that expire. */
+/* The head of a count with an expiry. */
 struct count_head {
 	int64_t delta;
 	uint64_t ttl;

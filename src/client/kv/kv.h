@@ -289,7 +289,7 @@ int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct re
 /* Submit a GET that has a landing buffer of `size`. */
 int request_get_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken);
 
-/* What the way of a value depends on, of a key of so many bytes. */
+/* The limits that decide a value's way, for a key of so many bytes. */
 static inline struct wire_ways kv_ways(const struct kv *kv, size_t key_len)
 {
 	return (struct wire_ways){
@@ -344,7 +344,7 @@ struct kv_plan {
 };
 void kv_pieces_plan(const struct kv *kv, const struct iovec *pieces, size_t count, struct kv_plan *plan);
 
-/* What a request needs for it; that of a failure is given back likewise. */
+/* Takes what a request needs for it; kv_pieces_give() gives it back, also after a failure. */
 int kv_pieces_take(struct kv *kv, struct request *r, const struct kv_plan *plan, unsigned access,
 		   struct wire_remote ranges[static WIRE_PIECES_MAX]);
 void kv_pieces_give(struct kv *kv, struct request *r);
@@ -355,7 +355,7 @@ void kv_pieces_free(struct kv *kv);
  * operations.c
  */
 
-/* What to answer when conn_reserve() found none, or push_waits(): the caller is roused when there is some. */
+/* Answers for a request without room, of conn_reserve() or for a push: the caller is roused when there is some. */
 static inline int kv_no_room(struct kv *kv)
 {
 	kv->wants_room = true;
@@ -427,8 +427,8 @@ void kv_queue_free(struct kv *kv);
  */
 void kv_timeout_begin(struct kv *kv);
 
-/* Of struct blocking: send, and turn until something was completed, or may be submitted again. By that rule -ETIMEDOUT;
- * while the connection is being made again -ESHUTDOWN, where the server says so, or -ENOTCONN. */
+/* The await() of struct blocking: sends, and turns until something was completed, or may be submitted again. By that
+ * rule -ETIMEDOUT; while the connection is being made again -ESHUTDOWN, where the server says so, or -ENOTCONN. */
 int kv_await(void *kv, uint64_t until);
 
 void kv_timeout_init(struct kv *kv);

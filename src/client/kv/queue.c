@@ -246,7 +246,7 @@ int64_t kv_done(void *kv_handle, struct kv_completion *out, size_t count, uint64
 	if (rc != 0)
 		return rc;
 	queue_recycle(kv->queue);
-	/* What callers of callbacks wait for ends no wait for completions. */
+	/* Callbacks of other requests end no wait for completions. */
 	do {
 		uint64_t left = until > now && !kv->queue->done ? timeout_us : 0;
 

@@ -165,7 +165,7 @@ static const struct column columns[] = {
 	{NULL, 0, "cpu_system_seconds", cpu_system, .whole = true},
 };
 
-/* What was not measured is left out, rather than 0. */
+/* Columns that were not measured are left out, rather than 0. */
 static bool is_measured(const struct column *column, const struct bench_result *result)
 {
 	return !(bench.no_latency && strncmp(column->member, "rtt_us", 6) == 0) &&

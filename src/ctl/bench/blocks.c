@@ -20,7 +20,7 @@
 enum { LOOKUP, LOAD, STORE, STEPS };
 static const char *const step_names[STEPS] = {"lookup", "load", "store"};
 
-/* What a client has done in a phase, by step. */
+/* Steps that a client has done in a phase. */
 struct blocks_steps {
 	struct bench_result result[STEPS];
 	uint64_t busy[STEPS], blocks[STEPS]; /* ns; blocks that were asked for, read, stored */
@@ -254,7 +254,7 @@ static void phase_end(struct bench_result *result)
 	set_bytes(result, moved);
 }
 
-/* Of requests, and then of each step: as often as a client that does nothing else could do it. */
+/* Report requests, and then each step: as often as a client that does nothing else could do it. */
 static void blocks_report(const struct bench_result *result, const char *transport)
 {
 	struct bench_result *all = malloc(sizeof(*all));
@@ -288,7 +288,7 @@ static void blocks_report(const struct bench_result *result, const char *transpo
  * Set-up
  */
 
-/* As many prefixes as fill half of what the store has left, at most, unless --prefixes says. */
+/* Choose as many prefixes as fill half of what the store has left, at most, unless --prefixes says. */
 static void choose_prefixes(void)
 {
 	uint64_t each = (bench.size + OVERHEAD) * plan.shared, own, room = 0, need;
@@ -301,7 +301,7 @@ static void choose_prefixes(void)
 	room = info.bytes_total - MIN(info.bytes_used, info.bytes_total);
 	if (!prefixes_wanted && each)
 		plan.prefixes = (uint32_t)MAX(1, MIN(plan.prefixes, room / 2 / each));
-	/* What a request stores is there beside what the last one stored. */
+	/* The store holds what a request stores beside what the last one stored. */
 	own = keep ? 0 : 2 * bench.clients * (batch - plan.shared) * (bench.size + OVERHEAD);
 	need = plan.prefixes * each + own;
 	if (need > room)

@@ -11,7 +11,7 @@
 
 #define BENCH_CALLS 1000 /* that are not answered, before one that is */
 
-/* What both do next. */
+/* The work that both do next. */
 struct bench_order {
 	uint32_t work; /* a row of the table of works */
 	bool in_place; /* by reserve and view, rather than by put and get */
@@ -37,7 +37,7 @@ int bench_raw_open(struct bench_raw *raw, uint64_t capacity, bool path);
 void bench_raw_part(struct bench_raw *raw, pid_t peer, bool parent);
 void bench_raw_close(struct bench_raw *raw);
 
-/* What each side does; `buffer` has order->size bytes. 0, -EINTR, or -errno: the peer has ended. */
+/* The work of each side; `buffer` has order->size bytes. 0, -EINTR, or -errno: the peer has ended. */
 int bench_raw_words(struct bench_raw *raw, const struct bench_order *order); /* two words on two cache lines */
 int bench_raw_ring(struct bench_raw *raw, const struct bench_order *order, void *buffer); /* a single-producer ring */
 int bench_raw_copy(struct bench_raw *raw, const struct bench_order *order,
@@ -60,7 +60,7 @@ struct bench_side {
 	bool first;        /* it says what comes next */
 };
 
-/* Those up to BENCH_CALL need a channel alone, the others what raw.c makes. */
+/* Works up to BENCH_CALL need a channel alone, the others what raw.c makes. */
 enum {
 	BENCH_PINGPONG,
 	BENCH_STREAM,

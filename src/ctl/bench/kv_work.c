@@ -223,7 +223,7 @@ static int worker_turn(struct bench_kv_worker *w, uint64_t *now)
 	return n;
 }
 
-/* What all workers did since the last time. By the first, whose thread is the caller's. */
+/* Print what all workers did since the last time. Called by the first, whose thread is the caller's. */
 static void print_slice(uint64_t now)
 {
 	static struct bench_result all; /* too large for a stack */

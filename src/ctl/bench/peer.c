@@ -109,7 +109,7 @@ static int run_work(struct peer_bench *b, const struct peer_work *work, uint64_t
 	return 0;
 }
 
-/* What rank 0 decides. */
+/* The decisions of rank 0. */
 struct plan {
 	uint64_t count, last;
 };

@@ -19,12 +19,12 @@ int ctl_channel_go_on(uint64_t since);
 
 int ctl_channel_put(struct rdmad_channel *channel, const void *data, size_t len);
 int ctl_channel_flush(struct rdmad_channel *channel);
-/* What a descriptor has, until its end. */
+/* Puts what a descriptor has, until its end. */
 int ctl_channel_put_stream(struct rdmad_channel *channel, int fd);
-/* Until the other end has got everything. */
+/* Waits until the other end has got everything. */
 int ctl_channel_await_got(struct rdmad_channel *channel);
 
-/* What came: to standard output, or kept for --json. */
+/* Bytes that came: to standard output, or kept for --json. */
 struct ctl_sink {
 	uint64_t count; /* taken; so many bytes are kept */
 	char *kept;

@@ -140,7 +140,7 @@ static json_t *channel_json(const char *url, const struct rdmad_channel *channel
 			 (json_int_t)info.sleeps);
 }
 
-/* What this end does; a channel that the other end closes has ended well for a receiver. */
+/* The role of this end; a channel that the other end closes has ended well for a receiver. */
 enum role { SENDER, RECEIVER };
 
 /* Close a channel: 0, or how it failed. */

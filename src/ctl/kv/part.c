@@ -17,7 +17,7 @@ static const struct ctl_option mexists_options[] = {
 	{NULL},
 };
 
-/* What was read: printed and given back. */
+/* Print what was read, and give it back. */
 static int print_read(void *kv, const char *key, int error, void *value, size_t len)
 {
 	int rc;

@@ -44,7 +44,7 @@ static void print_keys(json_t *answer)
 		       (double)json_integer_value(json_object_get(answer, "evicted_age_us")) / 1e6);
 }
 
-/* What the store says of the keys that had to make room. */
+/* Add the store's counts of keys that had to make room. */
 static int add_evicted(json_t *answer)
 {
 	static const char *const members[] = {"evictions", "evicted_age_us"};

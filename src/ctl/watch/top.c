@@ -259,7 +259,7 @@ static void put_memory(const struct top *top, FILE *out)
 			(unsigned long long)member_number(store, "items"), per_second(top, "store", "evictions"));
 }
 
-/* What each service does, without what stands in the totals. */
+/* Rows of each service, without what stands in the totals. */
 static bool is_of_service(const char *name)
 {
 	static const char *const prefixes[] = {"ping", "kv_", "gpu_", "channel_", "peer_", "memcached_"};

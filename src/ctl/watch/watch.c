@@ -70,7 +70,7 @@ static int view_print(const struct watch_view *view)
 	return ctl_flush() == 0 && !ferror(stdout) ? CTL_OK : CTL_FAILED;
 }
 
-/* Until the next look. False: no more of them. */
+/* Wait until the next look. False: no more of them. */
 static bool wait_on_screen(const struct watch_view *view, uint64_t until)
 {
 	for (;;) {
@@ -95,7 +95,8 @@ bool watch_wait(uint64_t until)
 	return !ctl_interrupted();
 }
 
-/* What fails says why. The screen would take that away with it, so it comes again when that is closed. */
+/* Ask for the next values. A failure says why; the screen would take that away, so it is said again when that is
+ * closed. */
 static int view_look(const struct watch_view *view, bool screen)
 {
 	int rc = view->look(view->arg);

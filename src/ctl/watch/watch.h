@@ -19,7 +19,7 @@ void screen_close(void);
 void screen_size(unsigned *rows, unsigned *columns);
 /* The lines of a text, cut to its size. */
 void screen_show(const char *text);
-/* Until a key is pressed, which it returns, or a screen_event. */
+/* Waits until a key is pressed, which it returns, or a screen_event. */
 int screen_wait(uint64_t until);
 
 /*
