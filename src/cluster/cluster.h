@@ -1,6 +1,6 @@
 /*
  * cluster: which server has which keys. The slot of a key, the table of slots as a text, and how one table becomes the
- * next. No I/O and no clock: files, servers and clients are of other rooms. rdmad-cluster(7) has the table's words.
+ * next. It knows files, and neither a network nor a clock. rdmad-cluster(7) has the table's words.
  *
  * Functions that return an int answer 0 or a negative errno, logged. Any thread; a table has one writer.
  */
@@ -84,6 +84,13 @@ int cluster_print(const struct cluster_table *table, char text[static CLUSTER_TE
  * is that of the table as it is printed. `path`: the text's name in messages, which have the line. -EINVAL, -E2BIG,
  * -EFBIG, -ENOMEM. */
 int cluster_parse(const char *path, const char *text, size_t length, struct cluster_table *out);
+
+/*
+ * file.c
+ */
+
+/* The table of a file: cluster_parse(); or another -errno, where the file cannot be read. */
+int cluster_load(const char *path, struct cluster_table *out);
 
 /*
  * plan.c

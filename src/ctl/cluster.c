@@ -28,26 +28,14 @@ static const struct ctl_option slot_options[] = {
 };
 
 static struct cluster_table now, next;
-static char text[CLUSTER_TEXT_MAX + 2];
+static char text[CLUSTER_TEXT_MAX + 1];
 
-/* A file's table into `now`: an exit status, and why not was said. */
+/* A file's table into `now`: an exit status; why not was logged. */
 static int load(const char *path)
 {
-	bool standard = strcmp(path, "-") == 0;
-	FILE *file = standard ? stdin : fopen(path, "re");
-	size_t length = 0;
-	int rc;
+	int rc = cluster_load(strcmp(path, "-") == 0 ? "/dev/stdin" : path, &now);
 
-	if (file)
-		length = fread(text, 1, CLUSTER_TEXT_MAX + 1, file);
-	rc = !file || ferror(file) ? (errno ? -errno : -EIO) : 0;
-	if (file && !standard)
-		fclose(file);
-	if (rc != 0) {
-		ctl_say("%s: %s: %s", ctl_command_name(), path, strerror(-rc)); /* which is no key that is not there */
-		return CTL_FAILED;
-	}
-	return (int)ctl_exit_of(cluster_parse(standard ? "standard input" : path, text, length, &now));
+	return rc == -ENOENT ? CTL_FAILED : (int)ctl_exit_of(rc); /* a file that is not there is no key */
 }
 
 /*

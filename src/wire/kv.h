@@ -111,6 +111,15 @@ struct wire_meta {
 };
 _Static_assert(sizeof(struct wire_meta) == 24, "wire layout");
 
+/* Body of an answer with WIRE_MOVED: another server of the cluster has the key's slot. Its address follows, which
+ * wire_printable() is true of; nothing where no server has it. */
+struct wire_elsewhere {
+	uint64_t epoch; /* of the server's table */
+	uint16_t slot;
+	uint16_t reserved[3]; /* 0 */
+};
+_Static_assert(sizeof(struct wire_elsewhere) == 16, "wire layout");
+
 /* Body of an answer with WIRE_OVER_QUOTA. */
 struct wire_over_quota {
 	uint64_t stored, limit; /* bytes of the client's name */

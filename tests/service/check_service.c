@@ -152,7 +152,8 @@ static void check_settings(const struct service *service, const char *name)
 	ck_assert_msg(!table || (service->open && table->size), "%s: settings, and nobody reads them", name);
 	for (unsigned i = 0; table && i < table->count; i++)
 		ck_assert_msg((strncmp(table->row[i].path, name, len) == 0 && table->row[i].path[len] == '.') ||
-				      strncmp(table->row[i].path, "log.", 4) == 0, /* the daemon's, too */
+				      strncmp(table->row[i].path, "log.", 4) == 0 ||   /* the daemon's, too */
+				      strncmp(table->row[i].path, "cluster.", 8) == 0, /* of all that has keys */
 			      "%s is a setting of %s", table->row[i].path, name);
 }
 

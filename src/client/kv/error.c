@@ -21,6 +21,7 @@ static const struct {
 	{-ENOTCONN, "the connection has ended; it was not carried out"},
 	{-EPERM, "the handle is the parent process's"},
 	{-EPROTO, "the server breaks the protocol, and the connection ended; it may have been carried out"},
+	{-EREMOTE, "another server of its cluster has the key; it was not carried out; see rdmad-cluster(7)"},
 	{-ESTALE, "the key has another version, or the value was replaced before it could be taken"},
 	{-ESHUTDOWN, "the server takes no more requests; it was not carried out"},
 	{-ETIMEDOUT, "no answer in time; it may have been carried out"},

@@ -12,6 +12,7 @@
  *   -EEXIST, -ESTALE the condition of a put or delete did not hold; -ESTALE also of a get, see kv_submit_get
  *   -EDOM not a number                      -ERANGE the number would leave 64 bits
  *   -EDQUOT the client has stored as much as it may, see rdmad-auth(7)
+ *   -EREMOTE another server of its cluster has the key, see rdmad-cluster(7)
  *   -EMEDIUMTYPE the value is not of a type that the call takes: see kv_type
  *   -EOPNOTSUPP it does not know the call   -EIO it failed to carry it out
  * There is no answer, and the request may have been carried out:

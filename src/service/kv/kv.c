@@ -79,6 +79,7 @@ static void *kv_agent_new(struct service_part *part, const struct service_way *w
 	list_init(&agent->keeping);
 	list_init(&agent->leasing);
 	list_init(&agent->watching);
+	agent->beside = ((const struct kv_shared *)part->shared)->cluster ? KV_BESIDE_CLUSTER : 0;
 	agent->arena = kv_shared_region(part->shared, way);
 	agent->push_max = push_max_of(part->shared, way);
 	return agent;
@@ -282,12 +283,22 @@ static bool has_right(const struct conn *conn, const struct operation *op, const
 	       (!write || auth_may(client, AUTH_WRITE, body + op->key_at, key_length(op, request)));
 }
 
+/* Whether another server has the key, and its slot. */
+static bool is_elsewhere(const struct kv_agent *agent, const struct operation *op, const struct wire_record *request,
+			 const char *body, unsigned *slot)
+{
+	const struct kv_shared *shared = agent->thread->part.shared;
+
+	return has_key(op) && kv_cluster_elsewhere(shared->cluster, body + op->key_at, key_length(op, request), slot);
+}
+
 /* Large SETs are under way, or gets may come again, or the request has waited, or it has to do with the log, or with
- * rights. */
+ * rights, or with a cluster. */
 static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, struct kv_agent *agent,
 							    const struct operation *op,
 							    const struct wire_record *request, const char *body)
 {
+	unsigned slot;
 	int rc;
 
 	if (agent->beside & KV_BESIDE_RIGHTS && !has_right(conn, op, request, body)) {
@@ -300,6 +311,8 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 		agent->beside &= ~(unsigned)(KV_BESIDE_WAIT | KV_BESIDE_FULL);
 		return 0;
 	}
+	if (agent->beside & KV_BESIDE_CLUSTER && is_elsewhere(agent, op, request, body, &slot))
+		return kv_answer_elsewhere(conn, agent, request, slot);
 	if (agent->beside & KV_BESIDE_SETS && waits_for_set(conn, agent, op, request, body))
 		return -EAGAIN;
 	rc = kv_gate_admit(conn, agent, request, writes(op, request, body));
@@ -311,7 +324,8 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 		kv_again_before_write(agent, body + op->key_at, key_length(op, request));
 	rc = carry_out(conn, agent, op, request, body);
 	if (rc != -EAGAIN)
-		agent->beside &= KV_BESIDE_SETS | KV_BESIDE_GATE | KV_BESIDE_AGAIN | KV_BESIDE_RIGHTS;
+		agent->beside &=
+			KV_BESIDE_SETS | KV_BESIDE_GATE | KV_BESIDE_AGAIN | KV_BESIDE_RIGHTS | KV_BESIDE_CLUSTER;
 	return rc;
 }
 

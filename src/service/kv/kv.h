@@ -10,6 +10,7 @@
  *   again.c    gets that are asked again, in the place that they had
  *   lease.c    values that clients want to find again
  *   watch.c    changed keys, for clients that ask
+ *   cluster.c  which keys are another server's
  *   owner.c    how much of the store each client may fill
  *   hold.c     how much memory those under way may hold
  *   gate.c     answers that wait until what they tell of is on disk
@@ -21,6 +22,7 @@
 #ifndef RDMAD_SERVICE_KV_H
 #define RDMAD_SERVICE_KV_H
 
+#include "cluster/cluster.h"
 #include "wal/wal.h"
 #include "service/internal.h"
 #include "store/store.h"
@@ -29,7 +31,8 @@
 /* By the rows of kv_settings. */
 struct kv_settings {
 	uint64_t memory, value_max, push_max, transfer_memory, lease_memory, lease_time;
-	uint64_t eviction; /* enum store_eviction */
+	uint64_t eviction;                  /* enum store_eviction */
+	char *cluster_table, *cluster_node; /* NULL: it is of no cluster */
 
 	/* The log's */
 	char *directory; /* NULL: there is none */
@@ -71,12 +74,20 @@ struct kv_lease_limits {
 	_Atomic uint64_t bytes;
 };
 
+/* What of a cluster this server is. Constant. */
+struct kv_cluster {
+	struct cluster_table table;
+	unsigned self;  /* its node in the table */
+	unsigned slots; /* of its own */
+};
+
 /* What the workers share. Constant but for the store, which has its own locks, the numbers of `hold` and
  * `leases`, and `watches`. */
 struct kv_shared {
 	struct store *store;
 	struct kv_log *log; /* NULL: no directory, or nothing goes there */
 	struct kv_owners *owners;
+	struct kv_cluster *cluster; /* NULL: every key is its own */
 	void *arena;
 	size_t arena_size;
 	uint64_t value_max; /* longest value */
@@ -179,13 +190,30 @@ struct kv_agent {
 };
 
 enum kv_beside {
-	KV_BESIDE_SETS = 1,    /* large SETs are under way */
-	KV_BESIDE_WAIT = 2,    /* the request that comes again waits for memory; see kv_hold_wait() */
-	KV_BESIDE_FULL = 4,    /* and does so since the store was full */
-	KV_BESIDE_AGAIN = 16,  /* gets may come again, for which values are kept before they are replaced */
-	KV_BESIDE_GATE = 8,    /* so many answers wait that there is no room for another one */
-	KV_BESIDE_RIGHTS = 32, /* its client may not do everything */
+	KV_BESIDE_SETS = 1,     /* large SETs are under way */
+	KV_BESIDE_WAIT = 2,     /* the request that comes again waits for memory; see kv_hold_wait() */
+	KV_BESIDE_FULL = 4,     /* and does so since the store was full */
+	KV_BESIDE_AGAIN = 16,   /* gets may come again, for which values are kept before they are replaced */
+	KV_BESIDE_GATE = 8,     /* so many answers wait that there is no room for another one */
+	KV_BESIDE_RIGHTS = 32,  /* its client may not do everything */
+	KV_BESIDE_CLUSTER = 64, /* other servers have other keys; always set, then */
 };
+
+/*
+ * cluster.c
+ */
+
+/* By the settings: 0, and *out is NULL where there is no cluster, else to be freed; or -errno, logged. */
+int kv_cluster_open(const struct kv_settings *s, struct kv_cluster **out);
+/* Whether another server has the key, or none, and its slot. */
+static inline bool kv_cluster_elsewhere(const struct kv_cluster *cluster, const void *key, size_t len, unsigned *slot)
+{
+	*slot = cluster_slot(key, len);
+	return cluster->table.owner[*slot] != cluster->self;
+}
+/* 0; -EAGAIN. */
+int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, unsigned slot);
+void kv_cluster_report(const struct kv_cluster *cluster, struct service_report *report);
 
 static inline uint64_t kv_now(const struct kv_thread *thread)
 {

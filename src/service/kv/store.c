@@ -93,6 +93,13 @@ static const struct setting settings[] = {
 	 .help = "When the memory is full: \"none\" refuses new values, \"s3-fifo\" (once named \"lru\")\n"
 		 "drops what is not read, as rdmad.conf(5) explains."},
 
+	{"cluster.table", SETTING_STRING, AT(cluster_table), NULL, .check = setting_check_path,
+	 .sample = "/etc/rdmad.cluster",
+	 .help = "A table that says which server of a cluster has which keys: others' are refused, by every\n"
+		 "protocol. It is read at the start. Unset: all keys are this server's. See rdmad-cluster(7)."},
+	{"cluster.node", SETTING_STRING, AT(cluster_node), NULL, .sample = "a",
+	 .help = "This server's name in that table."},
+
 	{"log.directory", SETTING_STRING, AT(directory), NULL, .check = check_directory, .sample = "/var/lib/rdmad",
 	 .help = "Where keys and values are kept on disk: a directory of rdmad's own, made if need be. Unset:\n"
 		 "nowhere. Messages go to log.target."},
@@ -229,8 +236,11 @@ uint64_t kv_shared_registered(const void *values)
 int kv_shared_check(const void *values, uint64_t services)
 {
 	int rc = log_check(values), status = memory_check(values);
+	struct kv_cluster *cluster;
 
 	(void)services;
+	if (rc == 0 && (rc = kv_cluster_open(values, &cluster)) == 0)
+		free(cluster);
 	if (rc == 0)
 		rc = directory_check(values);
 	return rc ? rc : status;
@@ -315,6 +325,8 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 	if (!shared)
 		return rc;
 	rc = log_check(s);
+	if (rc == 0)
+		rc = kv_cluster_open(s, &shared->cluster);
 	if (rc != 0)
 		goto free_shared;
 	rc = -ENOMEM;
@@ -352,6 +364,7 @@ free_regions:
 free_owners:
 	kv_owners_destroy(shared->owners);
 free_shared:
+	free(shared->cluster);
 	free(shared);
 	return rc;
 }
@@ -367,6 +380,7 @@ void kv_shared_close(void *closed)
 	munmap(shared->arena, shared->arena_size);
 	free(shared->region);
 	kv_owners_destroy(shared->owners);
+	free(shared->cluster);
 	free(shared);
 }
 
@@ -441,6 +455,8 @@ void kv_shared_status(const void *of, struct service_report *report)
 	kv_owners_report(shared, report);
 	if (shared->log)
 		kv_log_report(shared->log, report);
+	if (shared->cluster)
+		kv_cluster_report(shared->cluster, report);
 }
 
 int kv_shared_command(void *shared, const char *word)

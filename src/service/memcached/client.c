@@ -96,6 +96,8 @@ static int answer_errno(struct memcached_client *c, const struct memc_command *c
 		c->thread->kv->part.count[KV_COUNT_DENIED]++;
 		return memcached_fault(c, command,
 				       "CLIENT_ERROR the client has no right to do this, see rdmad-auth(7)");
+	case EREMOTE:
+		return memcached_fault(c, command, "SERVER_ERROR another server has the key, see rdmad-cluster(7)");
 	case EROFS:
 		return memcached_fault(c, command, "SERVER_ERROR the log takes no writes, see rdmactl log status");
 	default:
@@ -171,8 +173,24 @@ static unsigned access_of(const struct memc_command *command)
 	}
 }
 
-/* 0, -EACCES, -EROFS. */
-static int client_may(const struct memcached_client *c, struct memc_command *command)
+/* Whether another server has one of its keys. */
+static bool is_elsewhere(const struct memcached_client *c, struct memc_command *command)
+{
+	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
+	struct memc_word rest = command->rest, key;
+	bool elsewhere = false;
+	unsigned slot;
+
+	if (command->id != MEMC_GET)
+		return kv_cluster_elsewhere(cluster, command->key.at, command->key.len, &slot);
+	while (!elsewhere && memc_next_key(command, &key))
+		elsewhere = kv_cluster_elsewhere(cluster, key.at, key.len, &slot);
+	command->rest = rest;
+	return elsewhere;
+}
+
+/* 0, -EACCES, -EROFS, -EREMOTE. */
+static int client_may_do(const struct memcached_client *c, struct memc_command *command)
 {
 	const struct auth_client *client = stream_client(c->stream);
 	unsigned access = access_of(command);
@@ -188,6 +206,15 @@ static int client_may(const struct memcached_client *c, struct memc_command *com
 	    (access & WRITES && !auth_may(client, AUTH_WRITE, command->key.at, command->key.len)))
 		return -EACCES;
 	return 0;
+}
+
+static int client_may(const struct memcached_client *c, struct memc_command *command)
+{
+	int rc = client_may_do(c, command);
+
+	if (rc == 0 && unlikely(c->thread->shared->kv->cluster) && access_of(command) && is_elsewhere(c, command))
+		return -EREMOTE;
+	return rc;
 }
 
 static int carry_out(struct memcached_client *c, struct memc_command *command, const struct memcached_data *data)

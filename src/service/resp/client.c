@@ -263,7 +263,9 @@ static bool may_keys(struct resp_client *c, const struct resp_command *command, 
 	return may;
 }
 
-bool resp_may(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
+/* By its rights. */
+static bool may_do(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		   unsigned argc)
 {
 	const struct auth_client *client = stream_client(c->stream);
 
@@ -281,6 +283,36 @@ bool resp_may(struct resp_client *c, const struct resp_command *command, const s
 		return true;
 	c->thread->kv->part.count[KV_COUNT_DENIED]++;
 	return false;
+}
+
+/* Whether its keys are of one slot, and that is this server's. */
+static bool is_here(struct resp_client *c, const struct kv_cluster *cluster, const struct resp_command *command,
+		    const struct resp_arg *argv, unsigned argc)
+{
+	struct resp_keys keys = resp_keys(command, argv, argc);
+	bool elsewhere = false;
+	unsigned first = 0, slot;
+
+	for (unsigned i = 0; i < keys.count; i++) {
+		const struct resp_arg *key = resp_key(&keys, argv, i);
+
+		elsewhere = kv_cluster_elsewhere(cluster, key->at, key->len, &slot);
+		if (i && slot != first) {
+			resp_error(c->out, "CROSSSLOT Keys in request don't hash to the same slot");
+			return false;
+		}
+		first = slot;
+	}
+	if (elsewhere)
+		resp_cluster_moved(c, first);
+	return !elsewhere;
+}
+
+bool resp_may(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
+{
+	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
+
+	return may_do(c, command, argv, argc) && (likely(!cluster) || is_here(c, cluster, command, argv, argc));
 }
 
 int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,

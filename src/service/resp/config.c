@@ -72,12 +72,17 @@ static void tell_notify(struct resp_client *c, char out[static TEXT_MAX])
 	resp_notify_text(atomic_load(&c->thread->shared->notify), out);
 }
 
+static void tell_cluster(struct resp_client *c, char out[static TEXT_MAX])
+{
+	snprintf(out, TEXT_MAX, "%s", c->thread->shared->kv->cluster ? "yes" : "no");
+}
+
 /* Sorted. */
 static const struct parameter parameters[] = {
 	{"activedefrag", "no", NULL},
 	{"appendfsync", NULL, tell_appendfsync},
 	{"appendonly", NULL, tell_appendonly},
-	{"cluster-enabled", "no", NULL},
+	{"cluster-enabled", NULL, tell_cluster},
 	{"daemonize", "no", NULL},
 	{"databases", "1", NULL},
 	{"dir", "", NULL},

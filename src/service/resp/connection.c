@@ -92,7 +92,7 @@ static void tell_server(struct resp_client *c)
 	resp_bulk_text(c->out, "id");
 	resp_number(c->out, (int64_t)c->id);
 	resp_bulk_text(c->out, "mode");
-	resp_bulk_text(c->out, "standalone");
+	resp_bulk_text(c->out, c->thread->shared->kv->cluster ? "cluster" : "standalone");
 	resp_bulk_text(c->out, "role");
 	resp_bulk_text(c->out, "master");
 	resp_bulk_text(c->out, "modules");
@@ -216,9 +216,13 @@ int resp_do_readwrite(struct resp_client *c, const struct resp_arg *argv, unsign
 	return 0;
 }
 
+/* No slot is ever on its way from one server to another. */
 int resp_do_asking(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	resp_error(c->out, "ERR This instance has cluster support disabled");
+	if (c->thread->shared->kv->cluster)
+		resp_ok(c);
+	else
+		resp_error(c->out, "ERR This instance has cluster support disabled");
 	return 0;
 }
 

@@ -283,7 +283,7 @@ static void put_server(struct info *info)
 	TEXT(info, "redis_git_sha1", "00000000");
 	NUMBER(info, "redis_git_dirty", 0);
 	TEXT(info, "redis_build_id", "0");
-	TEXT(info, "redis_mode", "standalone");
+	TEXT(info, "redis_mode", info->shared->kv->cluster ? "cluster" : "standalone");
 	resp_print(info->text, "os:%s %s %s\r\n", system.sysname, system.release, system.machine);
 	NUMBER(info, "arch_bits", 8 * sizeof(long));
 	TEXT(info, "monotonic_clock", "POSIX clock_gettime");
@@ -554,7 +554,7 @@ static void put_latency(struct info *info)
 
 static void put_cluster(struct info *info)
 {
-	NUMBER(info, "cluster_enabled", 0);
+	NUMBER(info, "cluster_enabled", info->shared->kv->cluster != NULL);
 }
 
 static void put_keyspace(struct info *info)

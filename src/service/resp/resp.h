@@ -462,9 +462,11 @@ static inline enum resp_id resp_note_command(uint64_t note) /* RESP_IDS: none */
 /* Carry out one command, which was checked, without a step of its own. The errno of the handler. */
 int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		   unsigned argc);
-/* Whether the client may; false: it was answered. */
+/* Whether the client may, and the keys are this server's; false: it was answered. */
 bool resp_may(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc);
 void resp_reply_errno(struct resp_client *c, int error);
+/* server.c: answer which server has the keys of a slot. */
+void resp_cluster_moved(struct resp_client *c, unsigned slot);
 /* A message beside the replies. A client that takes none is cut off: false. */
 bool resp_client_push(struct resp_client *c, const struct stream_piece *piece);
 extern const struct stream_ops resp_stream_ops;

@@ -1,4 +1,5 @@
 /* server.c: COMMAND, and other commands about the server. INFO and CONFIG have files of their own. */
+#include "service/resp/script/script.h"
 #include "service/resp/server.h"
 
 #include <stdlib.h>
@@ -481,9 +482,216 @@ int resp_do_debug(struct resp_client *c, const struct resp_arg *argv, unsigned a
 	return 0;
 }
 
+/*
+ * The cluster, as Redis tells of one: no bus, no replicas, and a node's identity is the SHA1 of its name.
+ */
+#define ID (RESP_SHA1 + 1)
+
+static void id_of(const struct cluster_node *node, char id[static ID])
+{
+	resp_sha1(node->name, strlen(node->name), id);
+	id[RESP_SHA1] = '\0';
+}
+
+/* Where Redis's clients find a node. False: nowhere. */
+static bool place_of(const struct cluster_node *node, struct address *place)
+{
+	return *node->address[CLUSTER_RESP] && address_parse(node->address[CLUSTER_RESP], place) == 0;
+}
+
+void resp_cluster_moved(struct resp_client *c, unsigned slot)
+{
+	const struct cluster_table *table = &c->thread->shared->kv->cluster->table;
+	uint16_t owner = table->owner[slot];
+	struct address place;
+
+	if (owner == CLUSTER_ABSENT)
+		resp_error(c->out, "CLUSTERDOWN Hash slot not served");
+	else if (place_of(&table->node[owner], &place))
+		resp_error(c->out, "MOVED %u %s:%u", slot, place.host, place.port);
+	else
+		resp_error(c->out, "CLUSTERDOWN Hash slot is served by node %s, whose table names no address for resp",
+			   table->node[owner].name);
+}
+
+static void tell_node(struct resp_out *out, const struct cluster_node *node, const struct address *place)
+{
+	char id[ID];
+
+	id_of(node, id);
+	resp_bulk_text(out, place->host);
+	resp_number(out, place->port);
+	resp_bulk_text(out, id);
+}
+
+static void tell_slots(struct resp_out *out, const struct cluster_table *table)
+{
+	unsigned ranges = 0;
+
+	/* Twice, as their number comes first. */
+	for (unsigned tell = 0; tell < 2; tell++) {
+		if (tell)
+			resp_array(out, ranges);
+		for (unsigned first = 0, last; first < CLUSTER_SLOTS; first = last + 1) {
+			uint16_t owner = table->owner[first];
+			struct address place;
+
+			last = cluster_run(table, first);
+			if (owner == CLUSTER_ABSENT || !place_of(&table->node[owner], &place))
+				continue;
+			ranges++;
+			if (!tell)
+				continue;
+			resp_array(out, 3);
+			resp_number(out, first);
+			resp_number(out, last);
+			resp_array(out, 4);
+			tell_node(out, &table->node[owner], &place);
+			resp_array(out, 0);
+		}
+	}
+}
+
+static void tell_shard(struct resp_out *out, const struct cluster_table *table, unsigned node,
+		       const struct address *place)
+{
+	unsigned ranges = 0;
+	char id[ID];
+
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot = cluster_run(table, slot) + 1)
+		ranges += table->owner[slot] == node;
+	resp_map(out, 2);
+	resp_bulk_text(out, "slots");
+	resp_array(out, 2 * ranges);
+	for (unsigned first = 0, last; first < CLUSTER_SLOTS; first = last + 1) {
+		last = cluster_run(table, first);
+		if (table->owner[first] == node) {
+			resp_number(out, first);
+			resp_number(out, last);
+		}
+	}
+	resp_bulk_text(out, "nodes");
+	resp_array(out, 1);
+	resp_map(out, 7);
+	id_of(&table->node[node], id);
+	resp_bulk_text(out, "id");
+	resp_bulk_text(out, id);
+	resp_bulk_text(out, "port");
+	resp_number(out, place->port);
+	resp_bulk_text(out, "ip");
+	resp_bulk_text(out, place->host);
+	resp_bulk_text(out, "endpoint");
+	resp_bulk_text(out, place->host);
+	resp_bulk_text(out, "role");
+	resp_bulk_text(out, "master");
+	resp_bulk_text(out, "replication-offset");
+	resp_number(out, 0);
+	resp_bulk_text(out, "health");
+	resp_bulk_text(out, "online");
+}
+
+static void tell_shards(struct resp_out *out, const struct cluster_table *table)
+{
+	struct address place;
+	unsigned nodes = 0;
+
+	for (unsigned i = 0; i < table->count; i++)
+		nodes += place_of(&table->node[i], &place);
+	resp_array(out, nodes);
+	for (unsigned i = 0; i < table->count; i++)
+		if (place_of(&table->node[i], &place))
+			tell_shard(out, table, i, &place);
+}
+
+static void print_nodes(struct resp_out *text, const struct kv_cluster *cluster)
+{
+	const struct cluster_table *table = &cluster->table;
+
+	for (unsigned i = 0; i < table->count; i++) {
+		struct address place;
+		char id[ID];
+
+		if (!place_of(&table->node[i], &place))
+			continue;
+		id_of(&table->node[i], id);
+		resp_print(text, "%s %s:%u@0 %smaster - 0 0 %llu connected", id, place.host, place.port,
+			   i == cluster->self ? "myself," : "", (unsigned long long)table->epoch);
+		for (unsigned first = 0, last; first < CLUSTER_SLOTS; first = last + 1) {
+			last = cluster_run(table, first);
+			if (table->owner[first] == i)
+				resp_print(text, first == last ? " %u" : " %u-%u", first, last);
+		}
+		resp_print(text, "\n");
+	}
+}
+
+static void print_info(struct resp_out *text, const struct kv_cluster *cluster)
+{
+	unsigned counts[CLUSTER_NODES], slots = 0, size = 0;
+
+	cluster_count(&cluster->table, counts);
+	for (unsigned i = 0; i < cluster->table.count; i++) {
+		slots += counts[i];
+		size += counts[i] > 0;
+	}
+	resp_print(text,
+		   "cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%u\r\ncluster_slots_ok:%u\r\n"
+		   "cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:%u\r\ncluster_size:%u\r\n"
+		   "cluster_current_epoch:%llu\r\ncluster_my_epoch:%llu\r\n",
+		   slots == CLUSTER_SLOTS ? "ok" : "fail", slots, slots, cluster->table.count, size,
+		   (unsigned long long)cluster->table.epoch, (unsigned long long)cluster->table.epoch);
+}
+
+/* A text that is as long as it comes. */
+static void tell_text(struct resp_client *c, void (*print)(struct resp_out *text, const struct kv_cluster *cluster),
+		      const struct kv_cluster *cluster)
+{
+	struct resp_out text = {.most = MIB};
+
+	print(&text, cluster);
+	if (text.failed)
+		resp_error(c->out, "ERR no memory for it");
+	else
+		resp_verbatim(c->out, text.at, text.len);
+	free(text.at);
+}
+
 int resp_do_cluster(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	resp_error(c->out, "ERR This instance has cluster support disabled");
+	static const char *const help[] = {"CLUSTER <subcommand>. The table is told, see rdmad-cluster(7):",
+					   "INFO, KEYSLOT <key>, MYID, NODES, SHARDS, SLOTS"};
+	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
+	char id[ID];
+
+	if (!cluster) {
+		resp_error(c->out, "ERR This instance has cluster support disabled");
+		return 0;
+	}
+	switch (c->command->id) {
+	case RESP_CMD_CLUSTER_INFO:
+		tell_text(c, print_info, cluster);
+		break;
+	case RESP_CMD_CLUSTER_KEYSLOT:
+		resp_number(c->out, cluster_slot(argv[2].at, argv[2].len));
+		break;
+	case RESP_CMD_CLUSTER_MYID:
+		id_of(&cluster->table.node[cluster->self], id);
+		resp_bulk_text(c->out, id);
+		break;
+	case RESP_CMD_CLUSTER_NODES:
+		tell_text(c, print_nodes, cluster);
+		break;
+	case RESP_CMD_CLUSTER_SHARDS:
+		tell_shards(c->out, &cluster->table);
+		break;
+	case RESP_CMD_CLUSTER_SLOTS:
+		tell_slots(c->out, &cluster->table);
+		break;
+	case RESP_CMD_CLUSTER_HELP:
+		return resp_help(c, help, ARRAY_SIZE(help));
+	default:
+		resp_error(c->out, "ERR rdmad does not count the keys of a slot");
+	}
 	return 0;
 }
 
