@@ -478,13 +478,13 @@ static void *model_writes(void *arg)
 	char key[16];
 
 	(void)arg;
-	for (unsigned i = 0; i < 20000; i++) {
+	for (unsigned i = 0; i < 4000; i++) {
 		uint64_t random;
 
 		seed = seed * 6364136223846793005u + 1442695040888963407u; /* Knuth's */
 		random = seed >> 33;
 		snprintf(key, sizeof(key), "k%u", (unsigned)(random >> 8) % MODEL_KEYS);
-		if (random % 2000 == 0)
+		if (random % 500 == 0)
 			REQUIRE(kv_delete_all(writer, NULL) == 0);
 		else if (random % 8 == 0)
 			REQUIRE(kv_delete(writer, key, strlen(key)) >= 0);
@@ -520,7 +520,7 @@ START_TEST(test_model)
 
 	ck_assert_int_eq(kv_watch(kv, "k", 1, ALL), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, model_writes, NULL), 0);
-	for (unsigned turn = 0; turn < 2000; turn++) {
+	for (unsigned turn = 0; turn < 300; turn++) {
 		n = kv_events(kv, events, ARRAY_SIZE(events), 1000);
 		ck_assert_int_ge(n, 0);
 		for (int64_t i = 0; i < n; i++)

@@ -229,7 +229,10 @@ int kv_keep_connected(void *kv_handle, uint64_t for_us)
 	struct kv *kv = kv_handle;
 	int rc = kv_begin(kv);
 
-	if (rc == 0)
-		kv->keep = time_of_us(for_us);
-	return rc;
+	if (rc != 0)
+		return rc;
+	kv_enter(kv);
+	kv->keep = time_of_us(for_us);
+	kv_leave(kv);
+	return 0;
 }

@@ -117,9 +117,12 @@ int kv_request_timeout(void *kv_handle, uint64_t timeout_us)
 	struct kv *kv = kv_handle;
 	int rc = kv_begin(kv);
 
-	if (rc == 0)
-		kv->request_timeout = time_of_us(timeout_us);
-	return rc;
+	if (rc != 0)
+		return rc;
+	kv_enter(kv);
+	kv->request_timeout = time_of_us(timeout_us);
+	kv_leave(kv);
+	return 0;
 }
 
 /* Out of what the progress thread left to the caller. False: it is not there. */
