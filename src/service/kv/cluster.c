@@ -6,9 +6,9 @@
 static int check_settings(const struct kv_settings *s)
 {
 	if (!s->cluster_table || !s->cluster_node)
-		return log_fail(
-			-EINVAL, "kv",
-			"cluster.table and cluster.node: set both, which table there is and who this server is");
+		return log_fail(-EINVAL, "kv",
+				"cluster.table and cluster.node: set both, which table there is and which of its nodes "
+				"this server is");
 	if (kv_log_wanted(s))
 		return log_fail(-EINVAL, "kv",
 				"cluster.table and log.policy or log.save_at_exit: keys of slots that have another "

@@ -944,7 +944,7 @@ def locks(server):
 
 def rdmad(path, program, settings):
     with open(path + ".conf", "w", encoding="ascii") as out:
-        out.write(CONFIGURATION.format(path=path, memory="256M") + settings)
+        out.write(CONFIGURATION.format(path=path, memory="256M", rdma="") + settings)
     return Server("rdmad", [program, "-c", path + ".conf"], path)
 
 
