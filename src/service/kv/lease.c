@@ -48,7 +48,7 @@ static struct list *bucket_of(struct kv_leases *leases, uint64_t key_hash)
 	return &leases->bucket[key_hash % HASH_BUCKETS];
 }
 
-static struct lease *find(const struct kv_agent *agent, uint64_t key_hash)
+static struct lease *lease_find(const struct kv_agent *agent, uint64_t key_hash)
 {
 	if (!agent->leases)
 		return NULL;
@@ -90,7 +90,7 @@ static void has_none(struct kv_agent *agent)
 	service_part_leave(&thread->part);
 }
 
-static void end(struct kv_agent *agent, struct lease *lease)
+static void lease_end(struct kv_agent *agent, struct lease *lease)
 {
 	atomic_fetch_sub_explicit(&limits_of(agent)->bytes, lease->ref.len, memory_order_relaxed);
 	agent->leases->bytes -= lease->ref.len;
@@ -102,7 +102,7 @@ static void end(struct kv_agent *agent, struct lease *lease)
 }
 
 /* Whether a value may be leased; then it counts. */
-static bool take(struct kv_agent *agent, uint64_t bytes)
+static bool lease_take(struct kv_agent *agent, uint64_t bytes)
 {
 	struct kv_lease_limits *limits = limits_of(agent);
 	const struct kv_leases *leases = agent->leases;
@@ -118,11 +118,11 @@ static bool take(struct kv_agent *agent, uint64_t bytes)
 }
 
 /* Lease what is pinned. False: it is not, and the pin is still the caller's. */
-static bool begin(struct kv_agent *agent, uint64_t key_hash, const struct store_ref *ref, uint64_t until)
+static bool lease_begin(struct kv_agent *agent, uint64_t key_hash, const struct store_ref *ref, uint64_t until)
 {
 	struct lease *lease;
 
-	if (!take(agent, ref->len))
+	if (!lease_take(agent, ref->len))
 		return false;
 	lease = malloc(sizeof(*lease));
 	if (!lease || !has_some(agent)) {
@@ -150,7 +150,7 @@ int kv_serve_lease(struct conn *conn, struct kv_agent *agent, const struct wire_
 	uint64_t hash = store_hash(thread->store, key, key_len);
 	uint64_t time = asked > limits_of(agent)->time / TIME_US ? limits_of(agent)->time : asked * TIME_US;
 	uint64_t until = time_after(now, time);
-	struct lease *before = find(agent, hash);
+	struct lease *before = lease_find(agent, hash);
 	struct store_ref ref;
 	int found = asked ? store_get(thread->store, key, key_len, now, &ref) : 0, there = asked ? found : !!before;
 
@@ -163,8 +163,8 @@ int kv_serve_lease(struct conn *conn, struct kv_agent *agent, const struct wire_
 		granted = time / TIME_US;
 	} else {
 		if (before)
-			end(agent, before);
-		if (found && begin(agent, hash, &ref, until)) {
+			lease_end(agent, before);
+		if (found && lease_begin(agent, hash, &ref, until)) {
 			granted = time / TIME_US;
 		} else if (found) {
 			kv_agent_count(agent, KV_COUNT_LEASES_REFUSED);
@@ -191,7 +191,7 @@ static uint64_t agent_turn(struct kv_agent *agent, uint64_t now)
 				continue;
 			}
 			kv_agent_count(agent, KV_COUNT_LEASES_EXPIRED);
-			end(agent, lease);
+			lease_end(agent, lease);
 			if (last)
 				return TIME_NEVER; /* the buckets are gone, too */
 		}
@@ -218,5 +218,5 @@ void kv_lease_close(struct kv_agent *agent)
 {
 	for (unsigned i = 0; i < HASH_BUCKETS && agent->leases; i++)
 		while (agent->leases && !list_empty(&agent->leases->bucket[i]))
-			end(agent, list_first(&agent->leases->bucket[i], struct lease, node));
+			lease_end(agent, list_first(&agent->leases->bucket[i], struct lease, node));
 }

@@ -68,8 +68,8 @@ static struct wire_event *buffer_first(struct kv_watch *w)
  */
 
 /* The answer to the WATCH that waits, of which the body is there. */
-static void answer(struct kv_agent *agent, struct wire_record *reply, uint32_t id, enum wire_status status,
-		   uint32_t length)
+static void watch_answer(struct kv_agent *agent, struct wire_record *reply, uint32_t id, enum wire_status status,
+			 uint32_t length)
 {
 	reply->id = id;
 	reply->op = WIRE_OP_WATCH;
@@ -80,7 +80,7 @@ static void answer(struct kv_agent *agent, struct wire_record *reply, uint32_t i
 }
 
 /* Answer what waits with as many events as it takes, or with none. False: there is no room now. */
-static bool tell(struct kv_agent *agent)
+static bool watch_tell(struct kv_agent *agent)
 {
 	struct kv_watch *w = agent->watch;
 	struct wire_event *event = w->kinds ? buffer_first(w) : NULL;
@@ -103,7 +103,7 @@ static bool tell(struct kv_agent *agent)
 	if (missed)
 		w->missed = 0;
 	w->asked = false;
-	answer(agent, reply, w->id, w->kinds ? WIRE_OK : WIRE_DENIED, w->kinds ? length : 0);
+	watch_answer(agent, reply, w->id, w->kinds ? WIRE_OK : WIRE_DENIED, w->kinds ? length : 0);
 	return true;
 }
 
@@ -115,14 +115,14 @@ static bool has_news(struct kv_watch *w)
 void kv_watch_writable(struct kv_agent *agent)
 {
 	if (agent->watch && agent->watch->asked && has_news(agent->watch))
-		tell(agent);
+		watch_tell(agent);
 }
 
 /*
  * Events
  */
 
-static void miss(struct kv_agent *agent, uint64_t events)
+static void watch_miss(struct kv_agent *agent, uint64_t events)
 {
 	agent->watch->missed += events;
 	agent->thread->part.count[KV_COUNT_EVENTS_MISSED] += events;
@@ -162,7 +162,7 @@ static bool is_for(const struct kv_agent *agent, uint32_t kind, const void *key,
 	       (!(agent->beside & KV_BESIDE_RIGHTS) || auth_may(conn_client(agent->conn), AUTH_READ, key, key_len));
 }
 
-static void hear(struct kv_agent *agent, const struct store_event *event)
+static void watch_hear(struct kv_agent *agent, const struct store_event *event)
 {
 	const struct wire_event head = {.kind = kind_of(event->type),
 					.key_len = (uint16_t)event->key_len,
@@ -171,12 +171,12 @@ static void hear(struct kv_agent *agent, const struct store_event *event)
 	struct wire_event *to;
 
 	if (event->type == STORE_EVENT_MISSED && w->kinds)
-		miss(agent, event->missed);
+		watch_miss(agent, event->missed);
 	if (!is_for(agent, head.kind, event->key, event->key_len))
 		return;
 	to = w->missed ? NULL : buffer_reserve(w, size_of(&head));
 	if (!to) {
-		miss(agent, 1);
+		watch_miss(agent, 1);
 		return;
 	}
 	*to = head;
@@ -192,13 +192,13 @@ int kv_watch_turn(struct kv_thread *thread)
 
 	for (; service_watch_next(&thread->watch, &event); n++)
 		list_for_each (pos, &thread->watching)
-			hear(container_of(pos, struct kv_agent, watching), &event);
+			watch_hear(container_of(pos, struct kv_agent, watching), &event);
 	if (n == 0)
 		return 0;
 	list_for_each (pos, &thread->watching) {
 		struct kv_agent *agent = container_of(pos, struct kv_agent, watching);
 
-		if (agent->watch->asked && has_news(agent->watch) && tell(agent))
+		if (agent->watch->asked && has_news(agent->watch) && watch_tell(agent))
 			conn_flush(agent->conn);
 	}
 	return n;
@@ -208,7 +208,7 @@ int kv_watch_turn(struct kv_thread *thread)
  * Begin and end
  */
 
-static int begin(struct kv_agent *agent)
+static int watch_begin(struct kv_agent *agent)
 {
 	struct kv_thread *thread = agent->thread;
 	int rc;
@@ -229,7 +229,7 @@ static int begin(struct kv_agent *agent)
 	return 0;
 }
 
-static void end(struct kv_agent *agent)
+static void watch_end(struct kv_agent *agent)
 {
 	struct kv_thread *thread = agent->thread;
 
@@ -244,27 +244,27 @@ static void end(struct kv_agent *agent)
 
 void kv_watch_close(struct kv_agent *agent)
 {
-	end(agent);
+	watch_end(agent);
 }
 
 /* Begins, or begins anew, or ends; the status to answer with. */
-static enum wire_status change(struct kv_agent *agent, const char *body, uint32_t prefix_len)
+static enum wire_status watch_change(struct kv_agent *agent, const char *body, uint32_t prefix_len)
 {
 	const uint32_t kinds = (uint32_t)kv_number(body) & (KINDS & ~WIRE_EVENT_FLUSHED);
 	const char *prefix = body + sizeof(uint64_t);
 	struct kv_watch *w;
 
 	if (!kinds) {
-		end(agent);
+		watch_end(agent);
 		return WIRE_OK;
 	}
 	if (!auth_may_some(conn_client(agent->conn), AUTH_READ, prefix, prefix_len)) {
-		end(agent);
+		watch_end(agent);
 		kv_agent_count(agent, KV_COUNT_DENIED);
 		log_info("kv", "%s has no right to watch keys of that prefix", conn_client(agent->conn)->name);
 		return WIRE_DENIED;
 	}
-	if (begin(agent) != 0)
+	if (watch_begin(agent) != 0)
 		return WIRE_FAILED;
 	w = agent->watch;
 	w->kinds = kinds | (kinds & WIRE_EVENT_DELETED ? WIRE_EVENT_FLUSHED : 0);
@@ -295,14 +295,14 @@ int kv_serve_watch(struct conn *conn, struct kv_agent *agent, const struct wire_
 		kv_watch_writable(agent);
 		return 0;
 	}
-	if (w && w->asked && !tell(agent))
+	if (w && w->asked && !watch_tell(agent))
 		return -EAGAIN;
 	reply = conn_reserve(conn, sizeof(missed), NULL);
 	if (!reply)
 		return -EAGAIN;
-	status = change(agent, body, request->length - (uint32_t)sizeof(uint64_t));
+	status = watch_change(agent, body, request->length - (uint32_t)sizeof(uint64_t));
 	memcpy(reply + 1, &missed, sizeof(missed));
-	answer(agent, reply, request->id, status, status == WIRE_OK ? sizeof(missed) : 0);
+	watch_answer(agent, reply, request->id, status, status == WIRE_OK ? sizeof(missed) : 0);
 	return 0;
 }
 
