@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Iterable
 
 from . import _declarations as d
-from ._library import Key, encoded, library, sentence
+from ._library import Handle, Key, encoded, library, sentence
 from .errors import error_of
 
 KINDS = {"stored": d.KV_EVENT_STORED, "deleted": d.KV_EVENT_DELETED, "expired": d.KV_EVENT_EXPIRED,
@@ -67,26 +67,17 @@ class _Events:
                       each.fresh, each.missed) for each in self._space[:count]]
 
 
-class Watch:
+class Watch(Handle):
     """An iterator over changes, by a connection of its own, until it is closed. Any threads may use it."""
 
+    _what = "watch"
+
     def __init__(self, handle: int, prefix: Key, kinds: Iterable[str] | None):
-        self._handle: int | None = None
         self._events = _Events()
         self._lock = threading.Lock()
         self._ready: list[Event] = []  # the next is the last
         begin(handle, prefix, bits_of(kinds))
         self._handle = handle
-
-    def __enter__(self) -> "Watch":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            self.close()
 
     def __iter__(self) -> "Watch":
         return self
@@ -94,8 +85,9 @@ class Watch:
     def __next__(self) -> Event:
         while self._handle or self._ready:
             with self._lock:
-                if not self._ready and self._handle:
-                    self._ready = self._events.take(self._handle, SLICE_US)[::-1]
+                handle = self._handle  # another thread may close it; what is under way ends first
+                if not self._ready and handle:
+                    self._ready = self._events.take(handle, SLICE_US)[::-1]
                 if self._ready:
                     return self._ready.pop()
         raise StopIteration
@@ -104,15 +96,12 @@ class Watch:
         """What there is; while that is nothing, wait up to ``timeout`` seconds."""
         with self._lock:
             ready, self._ready = self._ready[::-1], []
-            if not self._handle:
-                return ready
-            return ready or self._events.take(self._handle, round(timeout * 1e6))
+            handle = self._handle
+            return self._events.take(handle, round(timeout * 1e6)) if handle and not ready else ready
 
-    def close(self) -> None:
+    def _end(self, handle: int) -> int:
         with self._lock:
-            handle, self._handle = self._handle, None
-            if handle:
-                library.kv_close(handle)
+            return int(library.kv_close(handle))
 
 
 class AsyncWatch:

@@ -104,14 +104,22 @@ bool setting_check_path(const char *text, char *why, size_t size)
 	return false;
 }
 
-bool setting_check_host(const char *text, char *why, size_t size)
+bool setting_check_address(int (*parse)(const char *text, struct address *out), const char *text, struct address *out,
+			   char *why, size_t size)
 {
-	struct address address;
 	bool valid;
 
 	log_hush_begin(); /* the caller says it, with its place */
-	valid = address_parse(text, &address) == 0;
+	valid = parse(text, out) == 0;
 	snprintf(why, size, "%s", log_hush_end());
+	return valid;
+}
+
+bool setting_check_host(const char *text, char *why, size_t size)
+{
+	struct address address;
+	bool valid = setting_check_address(address_parse, text, &address, why, size);
+
 	if (!valid || (!*address.scheme && !address.path))
 		return valid;
 	snprintf(why, size, "\"%s\" is not host or host:port; the path of a UNIX socket is for unix_socket", text);

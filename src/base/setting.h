@@ -77,6 +77,9 @@ const char *setting_choice(const struct setting *s, unsigned i);
 
 /* For `check`: a path from / that also fits a UNIX socket. */
 bool setting_check_path(const char *text, char *why, size_t size);
+/* The same, for an address: what `parse`, such as address_parse(), makes of the text, or why that failed. */
+bool setting_check_address(int (*parse)(const char *text, struct address *out), const char *text, struct address *out,
+			   char *why, size_t size);
 /* The same: "host" or "host:port". */
 bool setting_check_host(const char *text, char *why, size_t size);
 

@@ -30,12 +30,8 @@ static const char *service_choice(unsigned i)
 static bool check_address(const char *text, char *why, size_t size)
 {
 	struct address address;
-	bool valid;
 
-	log_hush_begin(); /* the caller says it, with its place */
-	valid = fabric_address_parse(text, &address) == 0;
-	snprintf(why, size, "%s", log_hush_end());
-	return valid;
+	return setting_check_address(fabric_address_parse, text, &address, why, size);
 }
 
 static bool check_target(const char *text, char *why, size_t size)

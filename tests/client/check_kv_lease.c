@@ -3,7 +3,6 @@
 
 #include "base/base.h"
 #include "client/kv/kv.h"
-#include "conn/internal.h"
 #include "service/kv/kv.h"
 #include "tests/client/caller.h"
 #include "tests/suite.h"
@@ -67,16 +66,6 @@ static uint64_t leased_bytes(void)
 	return bytes;
 }
 
-static uint64_t count(const char *name)
-{
-	uint64_t n;
-
-	server_pause();
-	n = services_count(&server.services, name);
-	server_resume();
-	return n;
-}
-
 static void let_pass(uint64_t time)
 {
 	server_pause();
@@ -130,7 +119,7 @@ START_TEST(test_kept)
 	for (unsigned i = 1; i < 6 && found() > 0; i++) /* they were read, which keeps them for some time */
 		fill(1000 * i + 1000);
 	ck_assert_int_eq(found(), 0);
-	ck_assert_uint_eq(count("kv_leases"), 3 * KEYS);
+	ck_assert_uint_eq(server_count("kv_leases"), 3 * KEYS);
 }
 END_TEST
 
@@ -168,10 +157,10 @@ START_TEST(test_time)
 	ck_assert_int_eq(lease_one("k0", 4 * SECOND), 4 * SECOND); /* another time, from now on */
 	let_pass(TIME_S);
 	ck_assert_uint_eq(leased_bytes(), VALUE);
-	ck_assert_uint_eq(count("kv_leases_expired"), 1);
+	ck_assert_uint_eq(server_count("kv_leases_expired"), 1);
 	let_pass(3 * TIME_S);
 	ck_assert_uint_eq(leased_bytes(), 0);
-	ck_assert_uint_eq(count("kv_leases_expired"), 2);
+	ck_assert_uint_eq(server_count("kv_leases_expired"), 2);
 	ck_assert_int_eq(lease_one("k0", 0), -ENOENT);
 	ck_assert_int_eq(lease_one("k0", 1), 1);
 	ck_assert_int_eq(lease_one("k0", 0), 0);
@@ -211,7 +200,7 @@ START_TEST(test_limits)
 	ck_assert_int_eq(kv_mset(kv, large, 2, NULL), 0);
 	ck_assert_int_eq(kv_mlease(kv, items, KEYS, SECOND, &leased), KEYS);
 	ck_assert_uint_eq(leased, 2); /* a quarter of the memory */
-	ck_assert_uint_eq(count("kv_leases_refused"), KEYS - 2);
+	ck_assert_uint_eq(server_count("kv_leases_refused"), KEYS - 2);
 	ck_assert_int_eq(items[5].status, 0);
 	ck_assert_int_eq(kv_mlease(other, large, 2, SECOND, &leased), 2);
 	ck_assert_uint_eq(leased, 1); /* or one value, however long */
@@ -251,18 +240,6 @@ START_TEST(test_many)
 	free(text);
 }
 END_TEST
-
-/* The client may read keys that begin so, and no others. */
-static void restrict_reads(void *arg, struct conn *conn)
-{
-	static struct auth_client client;
-
-	client = auth_everything;
-	client.text = arg;
-	client.prefixes[AUTH_READ] = (struct auth_prefixes){.count = 1, .prefix = {{.length = (uint16_t)strlen(arg)}}};
-	conn->admission.client = &client;
-	service_revised(conn);
-}
 
 START_TEST(test_refused)
 {

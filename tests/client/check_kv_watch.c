@@ -7,7 +7,6 @@
 #include "base/base.h"
 #include "base/thread.h"
 #include "client/kv/kv.h"
-#include "conn/internal.h"
 #include "service/kv/kv.h"
 #include "tests/client/caller.h"
 #include "tests/suite.h"
@@ -39,16 +38,6 @@ static void set_up_thread(void)
 static void set_up_time(void)
 {
 	start(NULL, TIME_S);
-}
-
-static uint64_t count(const char *name)
-{
-	uint64_t n;
-
-	server_pause();
-	n = services_count(&server.services, name);
-	server_resume();
-	return n;
 }
 
 static uint64_t watches(void)
@@ -130,8 +119,8 @@ START_TEST(test_kinds)
 	ck_assert_int_eq(kv_delete_all(writer, NULL), 0);
 	expect_event(KV_EVENT_FLUSHED, "", false);
 	expect_no_more();
-	ck_assert_uint_eq(count("kv_events_missed"), 0);
-	ck_assert_uint_eq(count("kv_errors"), 0);
+	ck_assert_uint_eq(server_count("kv_events_missed"), 0);
+	ck_assert_uint_eq(server_count("kv_errors"), 0);
 }
 END_TEST
 
@@ -219,8 +208,8 @@ START_TEST(test_slow)
 	}
 	ck_assert_uint_eq(told + missed, KEYS);
 	ck_assert_uint_gt(told, 500);
-	ck_assert_uint_eq(count("kv_events"), told);
-	ck_assert_uint_eq(count("kv_events_missed"), missed);
+	ck_assert_uint_eq(server_count("kv_events"), told);
+	ck_assert_uint_eq(server_count("kv_events_missed"), missed);
 	expect_no_more();
 }
 END_TEST
@@ -243,18 +232,6 @@ START_TEST(test_lap)
 	expect_no_more();
 }
 END_TEST
-
-/* The client may read keys that begin so, and no others. */
-static void restrict_reads(void *arg, struct conn *conn)
-{
-	static struct auth_client client;
-
-	client = auth_everything;
-	client.text = arg;
-	client.prefixes[AUTH_READ] = (struct auth_prefixes){.count = 1, .prefix = {{.length = (uint16_t)strlen(arg)}}};
-	conn->admission.client = &client;
-	service_revised(conn);
-}
 
 static void may_read(const char *prefix)
 {
@@ -279,7 +256,7 @@ START_TEST(test_rights)
 	ck_assert_int_eq(kv_watch(kv, "his", 3, ALL), 0);
 	ASSERT_ERROR((int)kv_events(kv, &event, 1, FOR_EVER), -EACCES, "right");
 	ck_assert_uint_eq(watches(), 0);
-	ck_assert_uint_eq(count("kv_denied"), 1);
+	ck_assert_uint_eq(server_count("kv_denied"), 1);
 	ASSERT_ERROR((int)kv_events(kv, &event, 1, 0), -EINVAL, "kv_watch");
 }
 END_TEST

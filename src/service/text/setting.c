@@ -16,11 +16,8 @@ int text_offered(const struct text_settings *s, bool kv, const char *name)
 bool text_check_rdma(const char *text, char *why, size_t size)
 {
 	struct address address;
-	bool valid;
+	bool valid = setting_check_address(fabric_address_parse, text, &address, why, size);
 
-	log_hush_begin(); /* the caller says it, with its place */
-	valid = fabric_address_parse(text, &address) == 0;
-	snprintf(why, size, "%s", log_hush_end());
 	if (!valid || !address.path)
 		return valid;
 	snprintf(why, size, "\"%s\" is the path of a UNIX socket, by which no such client comes", text);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# check_cluster.sh: three rdmads of one table: each has its own keys and refuses others', by librdmad, Redis's protocol and
+# check_cluster_servers.sh: three rdmads of one table: each has its own keys and refuses others', by librdmad, Redis's protocol and
 # memcached's; clients of Redis Cluster route by themselves; settings that make no cluster are refused.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
