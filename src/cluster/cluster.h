@@ -64,6 +64,9 @@ unsigned cluster_find(const struct cluster_table *table, const char *name);
 /* The last slot of those from `first` on that have its owner. */
 unsigned cluster_run(const struct cluster_table *table, unsigned first);
 
+/* The next range of an owner, from slot *next on; false: there is none. *next is behind it then. */
+bool cluster_range(const struct cluster_table *table, unsigned owner, unsigned *next, unsigned *first, unsigned *last);
+
 /* Each node's count of slots. */
 void cluster_count(const struct cluster_table *table, unsigned counts[static CLUSTER_NODES]);
 

@@ -35,13 +35,9 @@ static void put_ranges(struct writer *w, const struct cluster_table *table, unsi
 {
 	const char *before = what;
 
-	for (unsigned slot = 0, last; slot < CLUSTER_SLOTS; slot = last + 1) {
-		last = cluster_run(table, slot);
-		if (table->owner[slot] != owner)
-			continue;
+	for (unsigned next = 0, first, last; cluster_range(table, owner, &next, &first, &last); before = "") {
 		put(w, "%s", before);
-		put(w, last == slot ? " %u" : " %u-%u", slot, last);
-		before = "";
+		put(w, first == last ? " %u" : " %u-%u", first, last);
 	}
 	if (before != what)
 		put(w, "\n");

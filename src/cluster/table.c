@@ -124,6 +124,19 @@ unsigned cluster_run(const struct cluster_table *table, unsigned first)
 	return last;
 }
 
+bool cluster_range(const struct cluster_table *table, unsigned owner, unsigned *next, unsigned *first, unsigned *last)
+{
+	for (; *next < CLUSTER_SLOTS; *next = *last + 1) {
+		*first = *next;
+		*last = cluster_run(table, *first);
+		if (table->owner[*first] != owner)
+			continue;
+		*next = *last + 1;
+		return true;
+	}
+	return false;
+}
+
 void cluster_count(const struct cluster_table *table, unsigned counts[static CLUSTER_NODES])
 {
 	memset(counts, 0, CLUSTER_NODES * sizeof(counts[0]));

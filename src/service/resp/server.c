@@ -558,17 +558,14 @@ static void tell_shard(struct resp_out *out, const struct cluster_table *table, 
 	unsigned ranges = 0;
 	char id[ID];
 
-	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot = cluster_run(table, slot) + 1)
-		ranges += table->owner[slot] == node;
+	for (unsigned next = 0, first, last; cluster_range(table, node, &next, &first, &last);)
+		ranges++;
 	resp_map(out, 2);
 	resp_bulk_text(out, "slots");
 	resp_array(out, 2 * ranges);
-	for (unsigned first = 0, last; first < CLUSTER_SLOTS; first = last + 1) {
-		last = cluster_run(table, first);
-		if (table->owner[first] == node) {
-			resp_number(out, first);
-			resp_number(out, last);
-		}
+	for (unsigned next = 0, first, last; cluster_range(table, node, &next, &first, &last);) {
+		resp_number(out, first);
+		resp_number(out, last);
 	}
 	resp_bulk_text(out, "nodes");
 	resp_array(out, 1);
@@ -616,11 +613,8 @@ static void print_nodes(struct resp_out *text, const struct kv_cluster *cluster)
 		id_of(&table->node[i], id);
 		resp_print(text, "%s %s:%u@0 %smaster - 0 0 %llu connected", id, place.host, place.port,
 			   i == cluster->self ? "myself," : "", (unsigned long long)table->epoch);
-		for (unsigned first = 0, last; first < CLUSTER_SLOTS; first = last + 1) {
-			last = cluster_run(table, first);
-			if (table->owner[first] == i)
-				resp_print(text, first == last ? " %u" : " %u-%u", first, last);
-		}
+		for (unsigned next = 0, first, last; cluster_range(table, i, &next, &first, &last);)
+			resp_print(text, first == last ? " %u" : " %u-%u", first, last);
 		resp_print(text, "\n");
 	}
 }
