@@ -129,7 +129,7 @@ static bool verbs_give_back(struct verbs_fabric *fabric, unsigned number)
 /* Where its file may be opened by now: librdmacm never tries again what it could not open once. */
 static bool verbs_is_there(const struct verbs_device *device)
 {
-	char name[IBV_SYSFS_NAME_MAX], path[64];
+	char name[IBV_SYSFS_NAME_MAX], path[64] = "";
 	bool found = false;
 	glob_t all = {0};
 
