@@ -706,7 +706,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		return 0;
 	}
 	resp_mailbox_look(c->thread);
-	if (atomic_load_explicit(&c->seen.killed, memory_order_acquire)) /* its thread is told to close it */
+	if (atomic_load_explicit(&c->seen.end, memory_order_acquire)) /* its thread is told to close it */
 		return 0;
 	c->out->three = c->three;
 	text_gate_begin(&c->gate);

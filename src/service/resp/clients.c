@@ -118,7 +118,7 @@ static const char *flags_of(const struct resp_client *c, char out[static 16])
 		*at++ = 't';
 	if (GET(seen->tracking) == 'B')
 		*at++ = 'B';
-	if (seen->killed)
+	if (seen->end)
 		*at++ = 'A';
 	if (seen->is_unix)
 		*at++ = 'U';
@@ -291,10 +291,20 @@ void resp_kill_marked(struct resp_thread *thread, struct resp_note *note)
 	if (!thread)
 		return;
 	pthread_mutex_lock(&thread->shared->lock);
-	thread->killing = false;
-	for_each_client(c, thread->shared) if (c->thread == thread && c->seen.killed)
-		stream_close(c->stream, -ECONNABORTED, "ended by CLIENT KILL");
+	thread->ending = false;
+	for_each_client(c, thread->shared) if (c->thread == thread && c->seen.end)
+		stream_close(c->stream, -ECONNABORTED, "%s", c->seen.end);
 	pthread_mutex_unlock(&thread->shared->lock);
+}
+
+void resp_seen_kill(struct resp_client *c, const char *why)
+{
+	struct resp_thread *thread = c->thread;
+
+	atomic_store_explicit(&c->seen.end, why, memory_order_release);
+	if (!thread->ending)
+		resp_post(thread, &thread->ended);
+	thread->ending = true;
 }
 
 /* How many. Its own connection ends behind the reply. */
@@ -307,19 +317,14 @@ static unsigned kill_all(struct resp_client *c, const struct kill *kill)
 	pthread_mutex_lock(&shared->lock);
 	for_each_client(other, shared)
 	{
-		struct resp_thread *thread = other->thread;
-
-		if (other->seen.killed || (other == c && !kill->me) || !sees(c, other) || !fits(kill, other))
+		if (other->seen.end || (other == c && !kill->me) || !sees(c, other) || !fits(kill, other))
 			continue;
 		killed++;
 		if (other == c) {
 			c->closing = true;
 			continue;
 		}
-		atomic_store_explicit(&other->seen.killed, true, memory_order_release);
-		if (!thread->killing)
-			resp_post(thread, &thread->kill);
-		thread->killing = true;
+		resp_seen_kill(other, "ended by CLIENT KILL");
 	}
 	pthread_mutex_unlock(&shared->lock);
 	return killed;

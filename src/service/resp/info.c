@@ -146,7 +146,7 @@ static void add_thread(const struct resp_thread *thread, struct resp_totals *out
 
 static void add_client(const struct resp_client *c, struct resp_totals *out)
 {
-	if (GET(c->seen.killed)) /* CLIENT KILL has said so; its thread has not closed it yet */
+	if (GET(c->seen.end)) /* it was told to; its thread has not closed it yet */
 		return;
 	out->clients++;
 	out->pubsub += resp_subscriptions(c) != 0;

@@ -4,6 +4,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#define MAILBOX_MAX (64 * MIB) /* of notes that wait for a thread */
+
 int resp_mailbox_init(struct resp_mailbox *mailbox)
 {
 	int rc;
@@ -27,6 +29,7 @@ static void deliver(struct resp_mailbox *mailbox, struct resp_thread *to)
 	list_init(&notes);
 	pthread_mutex_lock(&mailbox->lock);
 	list_prepend(&notes, &mailbox->notes);
+	mailbox->bytes = 0;
 	atomic_store_explicit(&mailbox->any, false, memory_order_relaxed);
 	pthread_mutex_unlock(&mailbox->lock);
 	list_for_each_safe (pos, next, &notes) {
@@ -44,20 +47,25 @@ void resp_mailbox_clear(struct resp_mailbox *mailbox)
 	pthread_mutex_destroy(&mailbox->lock);
 }
 
-void resp_post(struct resp_thread *to, struct resp_note *note)
+bool resp_post(struct resp_thread *to, struct resp_note *note)
 {
 	struct resp_mailbox *mailbox = &to->mailbox;
 	const uint64_t one = 1;
-	bool first;
+	bool first, fits;
 
 	pthread_mutex_lock(&mailbox->lock);
 	first = list_empty(&mailbox->notes);
-	list_add_tail(&mailbox->notes, &note->node);
-	atomic_store_explicit(&mailbox->any, true, memory_order_release);
+	fits = !note->bytes || mailbox->bytes + note->bytes <= MAILBOX_MAX;
+	if (fits) {
+		mailbox->bytes += note->bytes;
+		list_add_tail(&mailbox->notes, &note->node);
+		atomic_store_explicit(&mailbox->any, true, memory_order_release);
+	}
 	pthread_mutex_unlock(&mailbox->lock);
 	/* It cannot fail: the number stays far below its limit. */
-	if (first && write(mailbox->event, &one, sizeof(one)) != (ssize_t)sizeof(one))
+	if (fits && first && write(mailbox->event, &one, sizeof(one)) != (ssize_t)sizeof(one))
 		log_error("resp", "cannot wake a thread: %m");
+	return fits;
 }
 
 void resp_mailbox_look(struct resp_thread *thread)

@@ -204,7 +204,7 @@ static void told_came(struct resp_thread *to, struct resp_note *note)
 	free(told);
 }
 
-/* By a note; without memory for it the client that hears too little is cut off. */
+/* By a note; without memory or room for it the client that hears too little is cut off. */
 static void tell_far(struct resp_track *track, const char *keys, size_t len, size_t count)
 {
 	struct resp_shared *shared = track->client->thread->shared;
@@ -214,13 +214,19 @@ static void tell_far(struct resp_track *track, const char *keys, size_t len, siz
 		stream_close(track->client->stream, -ENOMEM, "no memory for a message");
 		return;
 	}
-	*told = (struct told){.note.fn = told_came, .redirect = track->redirect, .len = len, .count = count};
+	*told = (struct told){.note = {.fn = told_came, .bytes = sizeof(*told) + len},
+			      .redirect = track->redirect,
+			      .len = len,
+			      .count = count};
 	if (len)
 		memcpy(told->keys, keys, len);
 	pthread_mutex_lock(&shared->lock);
 	told->redirect->refs++;
 	pthread_mutex_unlock(&shared->lock);
-	resp_post(told->redirect->thread, &told->note);
+	if (resp_post(told->redirect->thread, &told->note))
+		return;
+	told_came(NULL, &told->note);
+	stream_close(track->client->stream, -ENOBUFS, "a message was lost: too many wait for the thread of its client");
 }
 
 static void tell_broken(struct resp_track *track)
