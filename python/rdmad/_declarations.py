@@ -446,6 +446,7 @@ FUNCTIONS["rdma_notice"] = (c_int, [c_void_p, POINTER(c_uint64), POINTER(c_int),
 FUNCTIONS["rdma_group_create"] = (c_void_p, [c_void_p])
 FUNCTIONS["rdma_group_meet"] = (c_void_p, [c_void_p, c_char_p, c_char_p, c_int, c_int])
 FUNCTIONS["rdma_group_run"] = (c_void_p, [c_void_p])
+FUNCTIONS["rdma_launcher"] = (c_char_p, [])
 FUNCTIONS["rdma_group_subset"] = (c_void_p, [c_void_p, POINTER(c_int), c_int])
 FUNCTIONS["rdma_group_shrink"] = (c_void_p, [c_void_p])
 FUNCTIONS["rdma_group_free"] = (None, [c_void_p])
