@@ -72,6 +72,11 @@ const char *fabric_devices(const struct fabric *fabric)
 	return fabric->ops->devices(fabric);
 }
 
+unsigned fabric_ports(struct fabric *fabric, struct fabric_port *out, unsigned most)
+{
+	return fabric->ops->ports(fabric, out, most);
+}
+
 unsigned fabric_renew(struct fabric *fabric)
 {
 	return fabric->ops->renew(fabric);

@@ -27,6 +27,11 @@ static unsigned no_renew(struct fabric *fabric)
 	return 1;
 }
 
+static unsigned no_ports(struct fabric *fabric, struct fabric_port *out, unsigned most)
+{
+	return 0;
+}
+
 static int no_domain_create(struct fabric *fabric, struct fabric_domain **out)
 {
 	return -EOPNOTSUPP;
@@ -267,6 +272,7 @@ static const struct fabric_provider nothing = {
 	.limits = no_limits,
 	.devices = no_devices,
 	.renew = no_renew,
+	.ports = no_ports,
 	.domain_create = no_domain_create,
 	.domain_destroy = no_domain_destroy,
 	.queue_create = no_queue_create,

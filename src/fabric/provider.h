@@ -26,7 +26,8 @@ struct fabric_provider {
 	void (*close)(struct fabric *fabric);
 	void (*limits)(const struct fabric *fabric, struct fabric_limits *limits);
 	const char *(*devices)(const struct fabric *fabric);
-	unsigned (*renew)(struct fabric *fabric); /* left out: they never go */
+	unsigned (*renew)(struct fabric *fabric);                                         /* left out: they never go */
+	unsigned (*ports)(struct fabric *fabric, struct fabric_port *out, unsigned most); /* left out: none */
 
 	/* What owns memory (domain; any thread) and what owns everything of one thread (queue). */
 	int (*domain_create)(struct fabric *fabric, struct fabric_domain **out);

@@ -284,6 +284,7 @@ const struct fabric_provider fabric_verbs = {
 	.limits = verbs_limits,
 	.devices = verbs_devices,
 	.renew = verbs_renew,
+	.ports = verbs_ports,
 	.domain_create = verbs_domain_create,
 	.domain_destroy = verbs_domain_destroy,
 	.queue_create = verbs_queue_create,

@@ -386,6 +386,11 @@ void verbs_fabric_add(struct verbs_fabric *fabric);
 void verbs_fabric_remove(struct verbs_fabric *fabric);
 unsigned verbs_renew(struct fabric *fabric);
 
+/*
+ * ports.c
+ */
+unsigned verbs_ports(struct fabric *fabric, struct fabric_port *out, unsigned most);
+
 /* queue.c */
 int verbs_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out);
 void verbs_queue_destroy(struct fabric_queue *queue);
