@@ -277,6 +277,7 @@ int daemon_services_start(struct daemon *d)
 				    .domains = d->fabrics,
 				    .connections = d->config->max_connections,
 				    .poll = workers_polling(d),
+				    .facts = facts_tell,
 				    .busy = service_is_busy,
 				    .fatal = service_is_fatal,
 				    .soon = tick_soon,
@@ -288,6 +289,8 @@ int daemon_services_start(struct daemon *d)
 		domain[i] = d->fabric[i].domain;
 	if (service_slow_create(&d->slow) != 0)
 		return EX_OSERR;
+	pthread_mutex_init(&d->facts.lock, NULL);
+	facts_look(d);
 	service_slow_set(d->slow, d->config->slow, d->config->slow_keys);
 	rc = service_shared_open(&d->shared, &host, d->config->services, d->config->service);
 	if (rc != 0) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define RENEW_EVERY_MS 1000
+#define FACTS_EVERY 3 /* of these turns */
 
 static void keep_missing(struct daemon *d, const struct fabric_transport *transport, const char *address,
 			 const char *reason)
@@ -177,10 +178,14 @@ static void *renew_run(void *arg)
 {
 	struct daemon *d = arg;
 	struct pollfd stop = {.fd = d->renew.stop, .events = POLLIN};
+	unsigned turns = 0;
 
-	while (poll(&stop, 1, RENEW_EVERY_MS) == 0)
+	while (poll(&stop, 1, RENEW_EVERY_MS) == 0) {
 		for (unsigned i = 0; i < d->fabrics; i++)
 			atomic_store(&d->fabric[i].devices, fabric_renew(d->fabric[i].fabric));
+		if (++turns % FACTS_EVERY == 0)
+			facts_look(d);
+	}
 	return NULL;
 }
 

@@ -696,7 +696,8 @@ int workers_start(struct daemon *d)
 	if (rc == 0)
 		rc = conn_munge_create(&d->munge);
 	streams_find_rdma(d);
-	process_check_memlock(memory_registered(d));
+	atomic_store(&d->facts.registered, memory_registered(d));
+	process_check_memlock(atomic_load(&d->facts.registered));
 	for (unsigned i = 0; rc == 0 && i < d->workers; i++)
 		rc = worker_start(d, i);
 	if (rc == 0)

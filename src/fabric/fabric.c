@@ -73,6 +73,11 @@ char *fabric_devices(const struct fabric *fabric, char *buf, size_t size)
 	return fabric->ops->devices(fabric, buf, size);
 }
 
+unsigned fabric_ports(struct fabric *fabric, struct fabric_port *out, unsigned most)
+{
+	return fabric->ops->ports(fabric, out, most);
+}
+
 unsigned fabric_renew(struct fabric *fabric)
 {
 	return fabric->ops->renew(fabric);

@@ -303,6 +303,23 @@ unsigned fabric_renew(struct fabric *fabric);
 bool fabric_hold_devices(struct fabric *fabric);
 void fabric_release_devices(struct fabric *fabric);
 
+/* A port of a device, as it is now. */
+#define FABRIC_PORT_GIDS 4u
+struct fabric_port {
+	char device[64], firmware[64]; /* "": it has none */
+	unsigned number;
+	bool there; /* false: the device was taken away, and nothing else is known */
+	bool active, infiniband;
+	unsigned mtu, mtu_max; /* bytes of its packets, and of the longest that it could have */
+	char netdev[16];       /* "": none */
+	bool roce_2;           /* one of its GIDs is of RoCE v2 */
+	unsigned gids;         /* of those that are not of the link alone, the first */
+	char gid[FABRIC_PORT_GIDS][46];
+};
+
+/* How many there are in `out`, which has room for `most`. It asks the devices, which may take ms. Any thread. */
+unsigned fabric_ports(struct fabric *fabric, struct fabric_port *out, unsigned most);
+
 int fabric_domain_create(struct fabric *fabric, struct fabric_domain **out);
 void fabric_domain_destroy(struct fabric_domain *domain); /* regions first */
 struct fabric *fabric_domain_fabric(const struct fabric_domain *domain);

@@ -37,6 +37,11 @@ static void no_release_devices(struct fabric *fabric)
 {
 }
 
+static unsigned no_ports(struct fabric *fabric, struct fabric_port *out, unsigned most)
+{
+	return 0;
+}
+
 static int no_domain_create(struct fabric *fabric, struct fabric_domain **out)
 {
 	return -EOPNOTSUPP;
@@ -285,6 +290,7 @@ static const struct fabric_provider nothing = {
 	.renew = no_renew,
 	.hold_devices = no_hold_devices,
 	.release_devices = no_release_devices,
+	.ports = no_ports,
 	.domain_create = no_domain_create,
 	.domain_destroy = no_domain_destroy,
 	.queue_create = no_queue_create,

@@ -29,6 +29,7 @@ struct fabric_provider {
 	unsigned (*renew)(struct fabric *fabric);    /* left out: they never go */
 	bool (*hold_devices)(struct fabric *fabric); /* left out, both: memory needs no device */
 	void (*release_devices)(struct fabric *fabric);
+	unsigned (*ports)(struct fabric *fabric, struct fabric_port *out, unsigned most); /* left out: none */
 
 	/* What owns memory (domain; any thread) and what owns everything of one thread (queue). */
 	int (*domain_create)(struct fabric *fabric, struct fabric_domain **out);

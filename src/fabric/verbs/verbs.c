@@ -366,6 +366,7 @@ const struct fabric_provider fabric_verbs = {
 	.renew = verbs_renew,
 	.hold_devices = verbs_hold_devices,
 	.release_devices = verbs_release_devices,
+	.ports = verbs_ports,
 	.domain_create = verbs_domain_create,
 	.domain_destroy = verbs_domain_destroy,
 	.queue_create = verbs_queue_create,

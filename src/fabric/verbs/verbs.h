@@ -428,6 +428,11 @@ void verbs_queue_list(struct verbs_queue *q);
 /* May any of the kernel's devices be opened? librdmacm never tries again what it could not open once. */
 bool verbs_any_is_there(void);
 
+/*
+ * ports.c
+ */
+unsigned verbs_ports(struct fabric *fabric, struct fabric_port *out, unsigned most);
+
 /* queue.c */
 int verbs_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out);
 void verbs_queue_destroy(struct fabric_queue *queue);
