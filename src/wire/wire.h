@@ -90,7 +90,8 @@ enum wire_service {
 
 #define WIRE_LEASES 2u   /* an accept's, of kv: there is the operation LEASE */
 #define WIRE_WATCHES 32u /* likewise: WATCH */
-#define WIRE_DIRECT 64u  /* likewise: values are written to the client's memory only, where a request wants that */
+#define WIRE_TABLES 64u  /* likewise: TABLE */
+#define WIRE_DIRECT 128u /* likewise: values are written to the client's memory only, where a request wants that */
 
 #define WIRE_REQUEST_SIZE 56
 /* clang-format off */

@@ -84,6 +84,8 @@ void services_open(struct services *services, const struct services_options *opt
 		.recover = options->log.recover,
 		.save_at_exit = options->log.save_at_exit,
 		.files = options->log.files,
+		.cluster_table = (char *)(uintptr_t)options->cluster_table,
+		.cluster_node = (char *)(uintptr_t)options->cluster_node,
 	};
 	struct channel_settings channel;
 	struct meeting_settings peer;

@@ -11,6 +11,7 @@
  *   operations.c  the table of operations, how a request is built and its answer read; the shortest submissions
  *   calls.c       the calls about one key, and how one waits
  *   walk.c        the calls about all keys
+ *   cluster.c     the table of a cluster
  *   batch.c       many keys in one call
  *   queue.c       requests and completions by the array
  *   watch.c       changes of keys, as the server tells of them
@@ -124,6 +125,7 @@ struct kv {
 	uint64_t push_max; /* longest value that goes with its message; 0: none beyond what it holds */
 	bool leases;       /* the server has them */
 	bool watches;      /* and watches */
+	bool tables;       /* and tells its table, if it has one */
 	bool direct;       /* and writes short values to the caller's memory, too */
 	struct request *block[KV_SLOTS / KV_BLOCK];
 

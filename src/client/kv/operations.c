@@ -150,6 +150,7 @@ static const struct {
 				  decode_part},
 	[WIRE_OP_LEASE] = {SIZE_NONE, NUMBER, NUMBER, NULL, decode_number},
 	[WIRE_OP_WATCH] = {SIZE_KEYLESS, 0, 0, NULL, NULL}, /* watch.c */
+	[WIRE_OP_TABLE] = {SIZE_KEYLESS, 2 * NUMBER, sizeof(struct wire_table), NULL, decode_body},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 
@@ -240,22 +241,26 @@ KV_INLINE int check_key(struct kv *kv, size_t key_len, size_t value_len)
 	return likely(kv->free != KV_SLOTS) ? 0 : kv_slots_grow(kv);
 }
 
-static __attribute__((cold, noinline)) int no_leases(const struct kv *kv)
+static __attribute__((cold, noinline)) int not_there(const struct kv *kv, const char *what)
 {
-	return log_fail(-EOPNOTSUPP, "kv", "the server at %s has no leases: it is an older one", kv->server);
+	return log_fail(-EOPNOTSUPP, "kv", "the server at %s has no %s: it is an older one", kv->server, what);
 }
 
 /* A request without a key goes by the rules of one with any. */
 KV_INLINE int ask_check(struct kv *kv, const struct ask *ask)
 {
+	bool keyless = operations[ask->op].size == SIZE_KEYLESS;
 	int rc;
 
 	if (unlikely(!ask->value && ask->value_len))
 		return log_fail(-EINVAL, "kv", "the value is NULL but has a length");
-	if (operations[ask->op].size == SIZE_KEYLESS)
-		return check_key(kv, 1, 0);
-	rc = check_key(kv, likely(ask->key) ? ask->key_len : 0, ask->value_len);
-	return unlikely(ask->op == WIRE_OP_LEASE && rc == 0 && !kv->leases) ? no_leases(kv) : rc;
+	if (keyless)
+		rc = check_key(kv, 1, 0);
+	else
+		rc = check_key(kv, likely(ask->key) ? ask->key_len : 0, ask->value_len);
+	if (unlikely(ask->op == WIRE_OP_LEASE && rc == 0 && !kv->leases))
+		return not_there(kv, "leases");
+	return unlikely(ask->op == WIRE_OP_TABLE && rc == 0 && !kv->tables) ? not_there(kv, "table") : rc;
 }
 
 /* The length of a value that is not to be in the message; 0: it is, or there is none. */

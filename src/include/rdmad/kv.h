@@ -598,6 +598,15 @@ size_t kv_outstanding(const RDMAD_KV_ANY *kv_handle);
 int kv_fd(const RDMAD_KV_ANY *kv_handle);
 int kv_arm(RDMAD_KV_ANY *kv_handle);
 
+/*
+ * The table of a cluster, which says which of its servers has a key: rdmad-cluster(7).
+ */
+
+/* The table's text as the server has it, given back with kv_release; NULL where its epoch is *epoch, that of the table
+ * which the caller has already (0: none). *epoch becomes the server's. -EOPNOTSUPP: the server is of no cluster, or an
+ * older one; -EPROTO: what it sent is no table. */
+int kv_cluster_table(RDMAD_KV_ANY *kv_handle, uint64_t *epoch, char **table);
+
 /* A status of a callback, an item or a call in words, never NULL. */
 const char *kv_status_text(int status);
 /* 1: this status is an answer of the server; 0: it tells why there is no answer. */

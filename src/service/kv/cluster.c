@@ -44,6 +44,7 @@ int kv_cluster_open(const struct kv_settings *s, struct kv_cluster **out)
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
 		slots += cluster->table.owner[slot] == cluster->self;
 	cluster->slots = slots;
+	cluster->length = (uint32_t)cluster_print(&cluster->table, cluster->text); /* as it was when it was read */
 	*out = cluster;
 	return 0;
 }
@@ -81,4 +82,26 @@ void kv_cluster_report(const struct kv_cluster *cluster, struct service_report *
 	report->number(report, "nodes", cluster->table.count);
 	report->number(report, "slots", cluster->slots);
 	report->end(report);
+}
+
+int kv_serve_table(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		   struct wire_record *reply)
+{
+	const struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+	uint64_t has = kv_number(body), offset = kv_number(body + sizeof(has));
+	struct wire_table head;
+	uint32_t room, length;
+
+	if (!cluster)
+		return kv_answer_status(conn, agent, request, WIRE_UNSUPPORTED, 0, 0);
+	reply = conn_reserve(conn, KV_GATE_BODY, &room);
+	if (!reply)
+		return -EAGAIN;
+	head = (struct wire_table){cluster->table.epoch, cluster->length};
+	memcpy(reply + 1, &head, sizeof(head));
+	offset = has == head.epoch ? head.length : MIN(offset, head.length);
+	length = (uint32_t)MIN(head.length - offset, room - sizeof(head));
+	memcpy((char *)(reply + 1) + sizeof(head), cluster->text + offset, length);
+	kv_answer(conn, agent, request, reply, WIRE_OK, (uint32_t)sizeof(head) + length, 0);
+	return 0;
 }

@@ -37,7 +37,7 @@ static enum wire_reason kv_admit(struct service_part *part, const struct service
 	grant->eager_max = WIRE_EAGER_MAX;
 	grant->value_max = *detail;
 	grant->push_max = (uint32_t)push_max_of(shared, way);
-	grant->flags |= WIRE_LEASES | WIRE_WATCHES | WIRE_DIRECT;
+	grant->flags |= WIRE_LEASES | WIRE_WATCHES | WIRE_TABLES | WIRE_DIRECT;
 	grant->pieces = (uint16_t)MIN(WIRE_PIECES_MAX, conn_group_attr(way->group)->transfers);
 	return WIRE_REASON_NONE;
 }
@@ -191,6 +191,7 @@ static const struct operation {
 				  PART, .key_arg = true},
 	[WIRE_OP_LEASE] = {kv_serve_lease, BODY(NUMBER + 1, NUMBER + KEY), NUMBER, COUNT_LEASES, NUMBER},
 	[WIRE_OP_WATCH] = {kv_serve_watch, BODY(0, NUMBER + KEY), VARIABLE, KV_COUNT_WATCHES, AT_NONE},
+	[WIRE_OP_TABLE] = {kv_serve_table, BODY(2 * NUMBER, 2 * NUMBER), VARIABLE, COUNT_INFOS, AT_NONE},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 _Static_assert(CONN_AHEAD <= STORE_AHEAD, "the store looks as far ahead as a connection");

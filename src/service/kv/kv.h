@@ -79,6 +79,8 @@ struct kv_cluster {
 	struct cluster_table table;
 	unsigned self;  /* its node in the table */
 	unsigned slots; /* of its own */
+	uint32_t length;
+	char text[CLUSTER_TEXT_MAX + 1]; /* the table, of that length */
 };
 
 /* What the workers share. Constant but for the store, which has its own locks, the numbers of `hold` and
@@ -240,6 +242,7 @@ kv_serve_fn kv_serve_scan, kv_serve_flush, kv_serve_info; /* scan.c */
 kv_serve_fn kv_serve_fetch, kv_serve_edit;                /* part.c */
 kv_serve_fn kv_serve_set_from;                            /* rendezvous.c */
 kv_serve_fn kv_serve_lease;                               /* lease.c */
+kv_serve_fn kv_serve_table;                               /* cluster.c */
 kv_serve_fn kv_serve_watch;                               /* watch.c */
 
 /*

@@ -111,12 +111,14 @@ struct resp_shared {
  * thread ends before. */
 struct resp_note {
 	struct list node;
+	size_t bytes; /* that it holds, and which are bounded; 0: it is taken always */
 	void (*fn)(struct resp_thread *to, struct resp_note *note);
 };
 
 struct resp_mailbox {
 	pthread_mutex_t lock;
 	struct list notes;
+	size_t bytes;     /* of the notes */
 	_Atomic bool any; /* there are notes */
 	int event;        /* by which the thread is woken */
 };
@@ -149,8 +151,8 @@ struct resp_thread {
 	struct resp_timed timed;
 	struct resp_figures figures;
 	struct resp_mailbox mailbox;
-	struct resp_note kill; /* CLIENT KILL has marked clients of it */
-	bool killing;          /* and that was posted; under shared->lock */
+	struct resp_note ended; /* resp_seen_kill() has marked clients of it */
+	bool ending;            /* and that was posted; under shared->lock */
 	struct resp_tracks *tracks;
 	struct service_watch watch;
 	unsigned listeners; /* subscriptions of its clients by which they may hear of keys */
@@ -170,7 +172,7 @@ struct resp_seen {
 	char user[AUTH_NAME_MAX + 1];
 	char *name, *library, *library_version; /* NULL: none */
 	bool three, no_evict, no_touch;
-	_Atomic bool killed; /* by another, whose reply says so: nothing more of it is carried out */
+	_Atomic(const char *) end; /* why its thread is to close it, and nothing more is carried out; NULL: it is not */
 	/* Do not change. */
 	char *peer, *local;
 	uint64_t opened;
@@ -480,8 +482,9 @@ void resp_client_revised(struct resp_client *c);
  */
 int resp_mailbox_init(struct resp_mailbox *mailbox); /* 0 or -errno, logged */
 void resp_mailbox_clear(struct resp_mailbox *mailbox);
-/* Any thread. Notes of one sender come in their order. */
-void resp_post(struct resp_thread *to, struct resp_note *note);
+/* Any thread. Notes of one sender come in their order. False: too many bytes wait for the thread, which is in a long
+ * script perhaps; the note is the caller's again. */
+bool resp_post(struct resp_thread *to, struct resp_note *note);
 /* Before a client's commands: what came before them is done before them, if another client's reply told of it. */
 void resp_mailbox_look(struct resp_thread *thread);
 int resp_mailbox_fd(const struct service_part *part);
@@ -497,6 +500,8 @@ void resp_seen_commands(struct resp_client *c);
 void resp_seen_visit(struct resp_client *c, size_t unused);
 /* Its name among clients of the key file, or "default"; its rights may be others now. */
 void resp_seen_user(struct resp_client *c);
+/* Another thread's client is closed by that one, soon. Under shared->lock. `why` stays valid. */
+void resp_seen_kill(struct resp_client *c, const char *why);
 void resp_kill_marked(struct resp_thread *thread, struct resp_note *note);
 
 /*
