@@ -87,14 +87,8 @@ static int check_transport(struct daemon *d, const struct fabric_transport *tran
 	int count, bad = 0, rc = 0, twice = 0;
 	char text[128];
 
-	if (!fabric_transport_serves(transport, address) || !config_allows(d->config, transport))
-		return 0;
-	if (!fabrics_find(d, transport)) {
-		if (!*address->scheme)
-			return 0;
-		return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
-				fabrics_reason(d, transport));
-	}
+	if (!fabric_transport_serves(transport, address) || !fabrics_listen(d, transport, address, &rc))
+		return rc;
 	count = fabric_transport_resolve(transport, address, at);
 	if (count < 0)
 		return EX_NOHOST;

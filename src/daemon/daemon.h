@@ -263,6 +263,9 @@ const struct daemon_fabric *fabrics_device(const struct daemon *daemon);
 unsigned fabrics_devices(const struct daemon *daemon);
 /* Why it is not there. */
 const char *fabrics_reason(const struct daemon *daemon, const struct fabric_transport *transport);
+/* Whether to listen on an address by a transport. Where that is not there but named, *rc is an exit status, else 0. */
+bool fabrics_listen(struct daemon *daemon, const struct fabric_transport *transport, const struct address *address,
+		    int *rc);
 /* IPv4 addresses of the RDMA devices, quoted and separated by commas, to be named in advice.
  * Returns buf. */
 char *fabrics_rdma_addresses(char *buf, size_t size);

@@ -46,6 +46,17 @@ const char *fabrics_reason(const struct daemon *d, const struct fabric_transport
 	return "it is not among the transports";
 }
 
+bool fabrics_listen(struct daemon *d, const struct fabric_transport *transport, const struct address *address, int *rc)
+{
+	bool is_there = config_allows(d->config, transport) && fabrics_find(d, transport);
+
+	*rc = 0;
+	if (!is_there && config_allows(d->config, transport) && *address->scheme)
+		*rc = log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
+			       fabrics_reason(d, transport));
+	return is_there;
+}
+
 static int fabric_make(struct daemon_fabric *f, const char *provider, const struct fabric_config *config)
 {
 	/* Listening completes nothing: few completions, no receives. */

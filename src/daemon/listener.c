@@ -379,14 +379,8 @@ static int listen_transport(struct daemon *d, const struct fabric_transport *tra
 {
 	int rc = 0;
 
-	if (!config_allows(d->config, transport))
-		return 0;
-	if (!fabrics_find(d, transport)) {
-		if (!*address->scheme)
-			return 0;
-		return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
-				fabrics_reason(d, transport));
-	}
+	if (!fabrics_listen(d, transport, address, &rc))
+		return rc;
 	for (int i = 0; i < count && rc == 0; i++) {
 		rc = listen_by(d, transport, address, &at[i], count);
 		/* Where the system chooses the port, all have the same; those of both families are at one place. */
