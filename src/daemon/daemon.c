@@ -256,6 +256,15 @@ static void service_is_fatal(void *arg, int error)
 	loop_wake(d->loop);
 }
 
+static void tick_soon(void *arg)
+{
+	struct daemon *d = arg;
+
+	must(daemon_is_main(d));
+	if (d->tick)
+		loop_set_timer(d->tick, 0);
+}
+
 int daemon_services_start(struct daemon *d)
 {
 	struct fabric_domain *domain[FABRICS_MAX];
@@ -265,6 +274,7 @@ int daemon_services_start(struct daemon *d)
 				    .poll = workers_polling(d),
 				    .busy = service_is_busy,
 				    .fatal = service_is_fatal,
+				    .soon = tick_soon,
 				    .arg = d};
 	int rc;
 
@@ -386,12 +396,12 @@ static void hold_back(struct reload *r, struct config *fresh)
 	fresh->services &= ~held;
 }
 
-/* Read the file, and the keys and rights, again. */
-static int read_again(struct daemon *d, struct config **out, struct auth_table **access)
+/* Read the file, and the keys and rights, again. Behind the log's target come the files of services: what may fail is
+ * over then, and *changed is one of them that has changed, or NULL. */
+static int read_again(struct daemon *d, struct config **out, struct auth_table **access, const char **changed)
 {
 	struct config *fresh;
 
-	/* The log's target first: the only one that can fail. */
 	if (config_load(d->options.config, &d->options.overrides, &fresh) != 0)
 		return -EINVAL;
 	if (access_load(fresh, access) != 0) {
@@ -404,6 +414,12 @@ static int read_again(struct daemon *d, struct config **out, struct auth_table *
 		config_free(fresh);
 		return -EINVAL;
 	}
+	if (service_shared_reload(&d->shared, changed) != 0) {
+		open_log(d, d->config);
+		auth_table_put(*access);
+		config_free(fresh);
+		return -EINVAL;
+	}
 	*out = fresh;
 	return 0;
 }
@@ -412,6 +428,7 @@ int daemon_reload(struct daemon *d, struct reloaded *told)
 {
 	struct reload r = {d, told};
 	struct auth_table *access;
+	const char *changed;
 	struct config *fresh;
 	int rc;
 
@@ -421,13 +438,15 @@ int daemon_reload(struct daemon *d, struct reloaded *told)
 		return -ESHUTDOWN;
 	notify_send("RELOADING=1");
 	logging_gather(told->reasons, sizeof(told->reasons));
-	rc = read_again(d, &fresh, &access);
+	rc = read_again(d, &fresh, &access, &changed);
 	logging_gather(NULL, 0);
 	d->reload_failed = rc != 0;
 	if (rc == 0) {
 		d->configured_at = time(NULL);
 		hold_back(&r, fresh);
 		config_merge(d->config, fresh, setting_changed, &r);
+		if (changed)
+			setting_changed(&r, changed, false);
 		service_slow_set(d->slow, d->config->slow, d->config->slow_keys);
 		workers_tell(d, WORKER_SETTINGS);
 		access_replace(d, access);

@@ -589,7 +589,7 @@ static int worker_make_groups(struct worker *w)
 		}
 		w->groups++;
 		fit = conn_group_attr(w->group[i])->max_connections;
-		if (w->index == 0 && (uint64_t)fit * d->workers < d->connections_fit)
+		if (w->index == 0 && atomic_load(&f->devices) && (uint64_t)fit * d->workers < d->connections_fit)
 			log_info("worker",
 				 "the devices of %s have room for %u connections of each worker: "
 				 "more with fewer credits, fewer shared_receives or more workers",

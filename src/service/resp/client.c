@@ -279,9 +279,7 @@ static bool may_do(struct resp_client *c, const struct resp_command *command, co
 	return false;
 }
 
-/* Whether its keys are of one slot, and that is this server's. */
-static bool is_here(struct resp_client *c, const struct kv_cluster *cluster, const struct resp_command *command,
-		    const struct resp_arg *argv, unsigned argc)
+bool resp_is_here(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
 	struct resp_keys keys = resp_keys(command, argv, argc);
 	bool elsewhere = false;
@@ -290,7 +288,7 @@ static bool is_here(struct resp_client *c, const struct kv_cluster *cluster, con
 	for (unsigned i = 0; i < keys.count; i++) {
 		const struct resp_arg *key = resp_key(&keys, argv, i);
 
-		elsewhere = kv_cluster_elsewhere(cluster, key->at, key->len, &slot);
+		elsewhere = kv_view_elsewhere(c->thread->table, key->at, key->len, &slot);
 		if (i && slot != first) {
 			resp_error(c->out, "CROSSSLOT Keys in request don't hash to the same slot");
 			return false;
@@ -304,9 +302,7 @@ static bool is_here(struct resp_client *c, const struct kv_cluster *cluster, con
 
 bool resp_may(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
-	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
-
-	return may_do(c, command, argv, argc) && (likely(!cluster) || is_here(c, cluster, command, argv, argc));
+	return may_do(c, command, argv, argc) && (likely(!c->thread->table) || resp_is_here(c, command, argv, argc));
 }
 
 int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
@@ -441,10 +437,14 @@ static void client_mute(struct resp_client *c, size_t len, unsigned pins)
 static int client_command(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	const struct resp_command *command;
+	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
 	size_t len = c->out->len;
 	unsigned pins = c->thread->pins.count;
 	int refused, rc = 0;
 
+	/* One for all that it does: a transaction's commands and a script's, too. */
+	if (unlikely(cluster))
+		c->thread->table = kv_cluster_view(cluster);
 	c->pushed = SIZE_MAX;
 	command = command_of(c, argv, argc);
 	if (!command || !resp_may(c, command, argv, argc) || !resp_pubsub_allows(c, command)) {
