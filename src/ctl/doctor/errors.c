@@ -355,7 +355,7 @@ static int print_manual(void)
 	fputs(".\\\" Printed by rdmactl explain --manual.\n.Dd November 28, 2026\n.Dt RDMAD-ERRORS 7\n.Os\n.Sh NAME\n"
 	      ".Nm rdmad-errors\n.Nd what the numbers of errors mean\n.Sh DESCRIPTION\nFindings of\n"
 	      ".Cm rdmactl doctor\nand frequent messages of\n.Xr rdmad 8\nand\n.Xr rdmactl 1\n"
-	      "have a number, under which their cause and a command that mends it stand here;\n"
+	      "have a number.\nTheir cause and a command that mends it stand under it here;\n"
 	      ".Cm rdmactl explain Ar number\nsays the same.\nWords in capitals stand for names of the machine.\n.Bl "
 	      "-tag -width "
 	      "Ds\n",
