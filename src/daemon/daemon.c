@@ -37,7 +37,7 @@ static int open_log(const struct daemon *d, const struct config *c)
 			    (enum log_format)c->log_format);
 }
 
-static int test(struct daemon *d)
+static int test_config(struct daemon *d)
 {
 	int rc = access_open(d);
 
@@ -49,7 +49,7 @@ static int test(struct daemon *d)
 	return rc;
 }
 
-static int print(const struct config *config)
+static int print_config(const struct config *config)
 {
 	config_print(config, stdout);
 	return option_printed("rdmad") ? 0 : EX_IOERR;
@@ -71,9 +71,9 @@ int daemon_configure(struct daemon *d)
 	}
 	rc = config_load(d->options.config, &d->options.overrides, &d->config);
 	if (rc == 0 && d->options.print)
-		rc = print(d->config);
+		rc = print_config(d->config);
 	else if (rc == 0 && d->options.test)
-		rc = test(d);
+		rc = test_config(d);
 	else if (rc == 0)
 		rc = open_log(d, d->config);
 	return rc;
@@ -126,7 +126,7 @@ void daemon_process_stop(struct daemon *d)
 		process_pid_file_remove(d->config->pid_file);
 }
 
-static void ended(void *arg)
+static void end_requested(void *arg)
 {
 	daemon_end(arg);
 }
@@ -152,8 +152,8 @@ static const struct {
 } signals[] = {
 	{SIGHUP, hung_up, true},
 	{SIGUSR1, asked_for_status, true},
-	{SIGTERM, ended, false},
-	{SIGINT, ended, false},
+	{SIGTERM, end_requested, false},
+	{SIGINT, end_requested, false},
 };
 
 static int add_signals(struct daemon *d, bool start)

@@ -246,6 +246,7 @@ static struct fence *fence_new(rdma_context *ctx, uint64_t timeout)
 /* A status of PMIx, or PMIX_ERR_TIMEOUT. */
 static pmix_status_t fence_wait(rdma_context *ctx, uint64_t timeout)
 {
+	uint64_t until = time_after(time_now(), timeout + FENCE_GRACE);
 	struct fence *fence = fence_new(ctx, timeout);
 	pmix_status_t status;
 	int rc = 0;
@@ -254,7 +255,7 @@ static pmix_status_t fence_wait(rdma_context *ctx, uint64_t timeout)
 		return PMIX_ERR_NOMEM;
 	status = pmix.fence(NULL, 0, fence->info, ARRAY_SIZE(fence->info), fence_done, fence);
 	if (status == PMIX_SUCCESS) {
-		rc = context_wait(ctx, fence_is_over, fence, time_after(time_now(), timeout + FENCE_GRACE));
+		rc = context_wait(ctx, fence_is_over, fence, until);
 		status = rc == 0 ? atomic_load(&fence->status) : PMIX_ERR_TIMEOUT;
 	} else { /* it is not called */
 		fence_release(fence);

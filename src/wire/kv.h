@@ -4,7 +4,9 @@
 
 #include "wire/record.h"
 
-#define WIRE_WRITTEN 2u /* flags: the value is in the landing buffer, not in the body */
+/* Flags: the value is in the landing buffer, not in the body. Of a GET_INTO, FETCH or FETCH_PIECES: it is to be,
+ * however short it is, as the client's processor cannot put it there; for servers whose accept has WIRE_DIRECT. */
+#define WIRE_WRITTEN 2u
 /* Flag 4 is reserved. */
 /* Where push_max was granted, flag of a record: behind its message comes the value of which the body begins with the
  * place or the length, by a push of the fabric. An end that is not ready drops it: a SET_FROM or PUT_FROM then reads

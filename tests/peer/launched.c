@@ -32,6 +32,16 @@ static int failed(const char *what)
 	return 1;
 }
 
+static int environment_rank(void)
+{
+	static const char *const names[] = {"PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (getenv(names[i]))
+			return atoi(getenv(names[i]));
+	return -1;
+}
+
 static double now_ms(void)
 {
 	struct timespec t;
@@ -48,7 +58,7 @@ static rdma_context *context(char **words)
 	return rdma_init_options(has(words, "tcp") ? "tcp://127.0.0.1" : NULL, 0, false, &options);
 }
 
-/* Sum of the ranks, each in a bit of its own as long as there are that many. */
+/* Each has come. */
 static int work(rdma_group *group)
 {
 	int64_t mine = rdma_group_rank(group) + 1, sum = 0, size = rdma_group_size(group);
@@ -70,15 +80,17 @@ int main(int argc, char **argv)
 
 	if (!ctx)
 		return failed("context");
-	if (has(words, "late") && strcmp(argv[argc - 1], "late") == 0 && getenv("LATE_RANK") &&
-	    getenv(getenv("LATE_RANK")) && atoi(getenv(getenv("LATE_RANK"))) == 1) {
+	if (has(words, "late") && environment_rank() == 1) {
 		pause();
 		return 1;
 	}
 	group = rdma_group_run(ctx);
 	formed = now_ms() - begin;
-	if (!group)
-		return failed("group");
+	if (!group) {
+		failed("group");
+		rdma_cleanup(ctx);
+		return 1;
+	}
 	rank = rdma_group_rank(group);
 	rc = work(group);
 	if (rc == 0 && has(words, "two")) {

@@ -35,6 +35,8 @@ KV_INLINE int decode_value(struct kv *kv, struct request *r, const struct wire_r
 	if (likely(!r->into)) {
 		kv_size_correct(kv, r, length);
 		kv_request_finish(kv, r, 0, part && !length ? NULL : body, length);
+	} else if (unlikely(r->direct) && length) {
+		return -EPROTO; /* it was to be written, and cannot be copied */
 	} else if (length > r->into_size) {
 		kv_request_finish(kv, r, -EMSGSIZE, NULL, length);
 	} else if (part && r->pieces) {
@@ -171,6 +173,8 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 	}
 	if (record->status == WIRE_TOO_LARGE && operations[r->op].size >= SIZE_TOLD)
 		return request_get_again(kv, r, record, body);
+	if (record->status == WIRE_MOVED && kv->whole && kv_route_moved(kv, r, record, body))
+		return 0;
 	kv->disk_full = record->status == WIRE_DISK_FULL;
 	if (record->status == WIRE_OVER_QUOTA && record->length >= sizeof(kv->quota))
 		memcpy(&kv->quota, body, sizeof(kv->quota));
@@ -310,19 +314,31 @@ KV_INLINE struct ask ask_copy(const struct ask *ask)
 	};
 }
 
+KV_INLINE int ask_route(struct kv *kv, const struct ask *ask, struct request **taken)
+{
+	struct ask routed = ask_copy(ask);
+
+	return kv_route(kv, &routed, taken);
+}
+
 KV_INLINE int ask_submit(struct kv *kv, const struct ask *ask, struct request **taken)
 {
-	int rc = ask_check(kv, ask);
+	int rc = ask_check(kv, ask), direct = 0;
 	uint64_t size;
 
 	must(engine_entered(kv->engine));
 	must(ask->head_len == operations[ask->op].head);
 	if (unlikely(rc != 0))
+		return rc == KV_ROUTED ? ask_route(kv, ask, taken) : rc;
+	if (device_memory())
+		rc = direct = kv_direct(kv, ask);
+	if (unlikely(rc < 0))
 		return rc;
-	size = large_size(kv, ask);
+	size = unlikely(direct) ? MAX(ask->value_len, ask->into_size) : large_size(kv, ask);
 	if (unlikely(size)) {
 		struct ask large = ask_copy(ask);
 
+		large.direct = direct;
 		return operations[ask->op].large(kv, &large, size, taken);
 	}
 	return encode_small(kv, ask, taken);

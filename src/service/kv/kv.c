@@ -37,7 +37,7 @@ static enum wire_reason kv_admit(struct service_part *part, const struct service
 	grant->eager_max = WIRE_EAGER_MAX;
 	grant->value_max = *detail;
 	grant->push_max = (uint32_t)push_max_of(shared, way);
-	grant->flags |= WIRE_LEASES | WIRE_WATCHES | WIRE_TABLES;
+	grant->flags |= WIRE_LEASES | WIRE_WATCHES | WIRE_TABLES | WIRE_DIRECT;
 	grant->pieces = (uint16_t)MIN(WIRE_PIECES_MAX, conn_group_attr(way->group)->transfers);
 	return WIRE_REASON_NONE;
 }

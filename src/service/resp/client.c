@@ -190,7 +190,7 @@ static void unknown_command(struct resp_client *c, const struct resp_arg *argv, 
 }
 
 /* The command of these arguments; NULL: an error was answered. */
-static const struct resp_command *choose(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+static const struct resp_command *command_of(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	const struct resp_command *command = resp_find(argv[0].at, argv[0].len), *sub;
 
@@ -450,7 +450,7 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	if (unlikely(cluster))
 		c->thread->table = kv_cluster_view(cluster);
 	c->pushed = SIZE_MAX;
-	command = choose(c, argv, argc);
+	command = command_of(c, argv, argc);
 	if (!command || !resp_may(c, command, argv, argc) || !resp_pubsub_allows(c, command)) {
 		if (command)
 			resp_count(&c->thread->rejected[command->id]);

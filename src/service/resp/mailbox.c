@@ -22,7 +22,7 @@ int resp_mailbox_init(struct resp_mailbox *mailbox)
 }
 
 /* The notes that came are carried out, without the lock. */
-static void deliver(struct resp_mailbox *mailbox, struct resp_thread *to)
+static void deliver_notes(struct resp_mailbox *mailbox, struct resp_thread *to)
 {
 	struct list *pos, *next, notes;
 
@@ -42,7 +42,7 @@ static void deliver(struct resp_mailbox *mailbox, struct resp_thread *to)
 
 void resp_mailbox_clear(struct resp_mailbox *mailbox)
 {
-	deliver(mailbox, NULL);
+	deliver_notes(mailbox, NULL);
 	close(mailbox->event);
 	pthread_mutex_destroy(&mailbox->lock);
 }
@@ -71,7 +71,7 @@ bool resp_post(struct resp_thread *to, struct resp_note *note)
 void resp_mailbox_look(struct resp_thread *thread)
 {
 	if (unlikely(atomic_load_explicit(&thread->mailbox.any, memory_order_acquire)))
-		deliver(&thread->mailbox, thread);
+		deliver_notes(&thread->mailbox, thread);
 }
 
 int resp_mailbox_fd(const struct service_part *part)
@@ -88,5 +88,5 @@ void resp_mailbox_readable(struct service_part *part)
 	/* Read first: a note that comes behind it wakes once more. */
 	if (read(thread->mailbox.event, &number, sizeof(number)) < 0 && errno != EAGAIN)
 		log_error("resp", "cannot read from an eventfd: %m");
-	deliver(&thread->mailbox, thread);
+	deliver_notes(&thread->mailbox, thread);
 }

@@ -80,7 +80,8 @@ void resp_multi_free(struct resp_client *c)
 	c->multi = NULL;
 }
 
-static bool keep(struct resp_multi *m, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
+static bool keep_command(struct resp_multi *m, const struct resp_command *command, const struct resp_arg *argv,
+			 unsigned argc)
 {
 	size_t size = sizeof(struct kept) + argc * sizeof(*argv);
 	struct kept *kept;
@@ -132,7 +133,7 @@ bool resp_multi_keeps(struct resp_client *c, const struct resp_command *command,
 	if (command->flags & RESP_NO_MULTI) {
 		c->multi->spoilt = true;
 		resp_error(c->out, "ERR Command not allowed inside a transaction");
-	} else if (keep(c->multi, command, argv, argc)) {
+	} else if (keep_command(c->multi, command, argv, argc)) {
 		resp_simple(c->out, "QUEUED");
 	} else {
 		c->multi->spoilt = true;
@@ -176,7 +177,7 @@ static bool is_watched(const struct resp_multi *m, const struct resp_arg *key)
 	return false;
 }
 
-static int watch(struct resp_client *c, const struct resp_arg *key)
+static int watch_key(struct resp_client *c, const struct resp_arg *key)
 {
 	struct resp_multi *m = c->multi;
 	size_t size = sizeof(struct watched) + key->len;
@@ -214,7 +215,7 @@ int resp_do_watch(struct resp_client *c, const struct resp_arg *argv, unsigned a
 	if (!multi_of(c))
 		return -ENOMEM;
 	for (unsigned i = 1; i < argc; i++) {
-		int rc = is_watched(c->multi, &argv[i]) ? 0 : watch(c, &argv[i]);
+		int rc = is_watched(c->multi, &argv[i]) ? 0 : watch_key(c, &argv[i]);
 
 		if (rc != 0)
 			return rc;

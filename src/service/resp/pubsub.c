@@ -469,7 +469,7 @@ static bool may_name(struct resp_client *c, const struct resp_arg *name)
 	return false;
 }
 
-static int publish(struct resp_client *c, const struct resp_arg *argv, enum resp_kind kind)
+static int publish_message(struct resp_client *c, const struct resp_arg *argv, enum resp_kind kind)
 {
 	struct resp_thread *thread = c->thread;
 	struct handing h = {.thread = thread};
@@ -494,13 +494,13 @@ static int publish(struct resp_client *c, const struct resp_arg *argv, enum resp
 int resp_do_publish(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	(void)argc;
-	return publish(c, argv, RESP_CHANNEL);
+	return publish_message(c, argv, RESP_CHANNEL);
 }
 
 int resp_do_spublish(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	(void)argc;
-	return publish(c, argv, RESP_SHARD);
+	return publish_message(c, argv, RESP_SHARD);
 }
 
 /* Subscriptions to channels and patterns are counted together, those of shards apart. */
@@ -511,7 +511,7 @@ static int64_t told_count(struct resp_client *c, enum resp_kind kind)
 	return kind == RESP_SHARD ? shards : resp_subscriptions(c) - shards;
 }
 
-static void tell(struct resp_client *c, const char *word, enum resp_kind kind, const char *name, size_t len)
+static void tell_subscribed(struct resp_client *c, const char *word, enum resp_kind kind, const char *name, size_t len)
 {
 	c->pushed = MIN(c->pushed, c->out->len);
 	resp_push(c->out, 3);
@@ -550,7 +550,7 @@ static int subscribe_one(struct resp_client *c, enum resp_kind kind, const struc
 	return rc == 0 ? resp_watch_review(c->thread) : rc;
 }
 
-static int subscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
+static int subscribe_all(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
 {
 	size_t bytes = c->subscribed;
 
@@ -573,7 +573,7 @@ static int subscribe(struct resp_client *c, const struct resp_arg *argv, unsigne
 
 		if (rc != 0)
 			return rc;
-		tell(c, subscribe_words[kind], kind, argv[i].at, argv[i].len);
+		tell_subscribed(c, subscribe_words[kind], kind, argv[i].at, argv[i].len);
 	}
 	return 0;
 }
@@ -591,7 +591,7 @@ static void unsubscribe_one(struct resp_client *c, enum resp_kind kind, const st
 	if (s)
 		subscription_end(p, s);
 	pthread_mutex_unlock(&p->lock);
-	tell(c, unsubscribe_words[kind], kind, name->at, name->len);
+	tell_subscribed(c, unsubscribe_words[kind], kind, name->at, name->len);
 }
 
 /* From all of a kind; each is told. */
@@ -615,16 +615,16 @@ static int unsubscribe_all(struct resp_client *c, enum resp_kind kind)
 		pthread_mutex_lock(&p->lock);
 		subscription_end(p, s);
 		pthread_mutex_unlock(&p->lock);
-		tell(c, unsubscribe_words[kind], kind, copy, name.len);
+		tell_subscribed(c, unsubscribe_words[kind], kind, copy, name.len);
 		free(copy);
 		any = true;
 	}
 	if (!any)
-		tell(c, unsubscribe_words[kind], kind, NULL, 0);
+		tell_subscribed(c, unsubscribe_words[kind], kind, NULL, 0);
 	return 0;
 }
 
-static int unsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
+static int unsubscribe_names(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
 {
 	int rc = argc == 1 ? unsubscribe_all(c, kind) : 0;
 
@@ -636,32 +636,32 @@ static int unsubscribe(struct resp_client *c, const struct resp_arg *argv, unsig
 
 int resp_do_subscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return subscribe(c, argv, argc, RESP_CHANNEL);
+	return subscribe_all(c, argv, argc, RESP_CHANNEL);
 }
 
 int resp_do_psubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return subscribe(c, argv, argc, RESP_PATTERN);
+	return subscribe_all(c, argv, argc, RESP_PATTERN);
 }
 
 int resp_do_ssubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return subscribe(c, argv, argc, RESP_SHARD);
+	return subscribe_all(c, argv, argc, RESP_SHARD);
 }
 
 int resp_do_unsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return unsubscribe(c, argv, argc, RESP_CHANNEL);
+	return unsubscribe_names(c, argv, argc, RESP_CHANNEL);
 }
 
 int resp_do_punsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return unsubscribe(c, argv, argc, RESP_PATTERN);
+	return unsubscribe_names(c, argv, argc, RESP_PATTERN);
 }
 
 int resp_do_sunsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return unsubscribe(c, argv, argc, RESP_SHARD);
+	return unsubscribe_names(c, argv, argc, RESP_SHARD);
 }
 
 static bool is_listed(const struct channel *channel, enum resp_kind kind, const struct resp_arg *pattern)

@@ -33,7 +33,7 @@ static unsigned count_commands(void)
 }
 
 /* "get", "client|id"; NULL: there is none. */
-static const struct resp_command *find(const struct resp_arg *name)
+static const struct resp_command *find_named(const struct resp_arg *name)
 {
 	const char *bar = memchr(name->at, '|', name->len);
 	size_t len = bar ? (size_t)(bar - name->at) : name->len;
@@ -70,7 +70,7 @@ int resp_do_command_info(struct resp_client *c, const struct resp_arg *argv, uns
 		return tell_all(c);
 	resp_array(c->out, argc - 2);
 	for (unsigned i = 2; i < argc; i++) {
-		const struct resp_command *command = find(&argv[i]);
+		const struct resp_command *command = find_named(&argv[i]);
 
 		if (command)
 			resp_tell_command(c->out, command);
@@ -92,10 +92,10 @@ int resp_do_command_docs(struct resp_client *c, const struct resp_arg *argv, uns
 		return 0;
 	}
 	for (unsigned i = 2; i < argc; i++)
-		n += find(&argv[i]) != NULL;
+		n += find_named(&argv[i]) != NULL;
 	resp_map(c->out, n);
 	for (unsigned i = 2; i < argc; i++) {
-		const struct resp_command *command = find(&argv[i]);
+		const struct resp_command *command = find_named(&argv[i]);
 
 		if (command)
 			resp_tell_docs(c->out, command);
@@ -104,7 +104,7 @@ int resp_do_command_docs(struct resp_client *c, const struct resp_arg *argv, uns
 }
 
 /* Of COMMAND LIST: whether a command passes the filter, argv[3] by argv[4]. */
-static bool passes(const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
+static bool passes_filter(const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
 	if (argc == 2)
 		return is_offered(command);
@@ -124,10 +124,10 @@ int resp_do_command_list(struct resp_client *c, const struct resp_arg *argv, uns
 	     !(resp_is(&argv[3], "module") || resp_is(&argv[3], "aclcat") || resp_is(&argv[3], "pattern"))))
 		return resp_syntax_error(c);
 	for (unsigned id = 0; id < RESP_IDS; id++)
-		n += passes(&resp_commands[id], argv, argc);
+		n += passes_filter(&resp_commands[id], argv, argc);
 	resp_array(c->out, n);
 	for (unsigned id = 0; id < RESP_IDS; id++)
-		if (passes(&resp_commands[id], argv, argc))
+		if (passes_filter(&resp_commands[id], argv, argc))
 			resp_bulk_text(c->out, resp_commands[id].name);
 	return 0;
 }
@@ -417,7 +417,7 @@ int resp_do_lastsave(struct resp_client *c, const struct resp_arg *argv, unsigne
 }
 
 /* A checkpoint of the log; where there is none, what Redis's clients expect. */
-static int save(struct resp_client *c, const char *begun, bool again)
+static int save_log(struct resp_client *c, const char *begun, bool again)
 {
 	struct kv_log *log = c->thread->shared->kv->log;
 	int rc;
@@ -440,18 +440,18 @@ int resp_do_bgsave(struct resp_client *c, const struct resp_arg *argv, unsigned 
 {
 	bool again = argc == 2 && resp_is(&argv[1], "schedule");
 
-	return argc > 1 && !again ? resp_syntax_error(c) : save(c, "Background saving started", again);
+	return argc > 1 && !again ? resp_syntax_error(c) : save_log(c, "Background saving started", again);
 }
 
 /* It does not wait: with a log all is kept as it comes. */
 int resp_do_save(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return save(c, "OK", false);
+	return save_log(c, "OK", false);
 }
 
 int resp_do_bgrewriteaof(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return save(c, "Background append only file rewriting started", false);
+	return save_log(c, "Background append only file rewriting started", false);
 }
 
 int resp_do_role(struct resp_client *c, const struct resp_arg *argv, unsigned argc)

@@ -111,7 +111,8 @@ static bool page_add(void *arg, const void *key, size_t key_len, const struct st
 }
 
 /* A key is answered, if it matches (NULL: all do) and the client may read it. */
-static void found(struct resp_client *c, struct step *step, const struct resp_arg *key, const struct resp_arg *pattern)
+static void key_found(struct resp_client *c, struct step *step, const struct resp_arg *key,
+		      const struct resp_arg *pattern)
 {
 	const struct auth_client *client = stream_client(c->stream);
 
@@ -166,11 +167,11 @@ static void step_on(struct resp_client *c, struct step *step, const struct resp_
 	page_fill(c, step);
 	for (size_t at = 0; page_next(step, &at, &key);)
 		if (!resp_view_changes(c, &key))
-			found(c, step, &key, pattern);
+			key_found(c, step, &key, pattern);
 	while (step->done && resp_view_next(c, &changed, &key, &there))
 		if (there &&
 		    (step->type == ANY_TYPE || (resp_view_stat(c, &key, &value) == 1 && value.type == step->type)))
-			found(c, step, &key, pattern);
+			key_found(c, step, &key, pattern);
 }
 
 static const struct resp_arg *pattern_of(const struct resp_arg *arg)
@@ -422,7 +423,7 @@ static int flush_within(struct resp_client *c)
 	return MIN(rc, 0);
 }
 
-static int flush(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+static int flush_keys(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	struct step *step;
 	uint64_t deleted;
@@ -451,10 +452,10 @@ static int flush(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 
 int resp_do_flushdb(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return flush(c, argv, argc);
+	return flush_keys(c, argv, argc);
 }
 
 int resp_do_flushall(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return flush(c, argv, argc);
+	return flush_keys(c, argv, argc);
 }
