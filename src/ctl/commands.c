@@ -219,7 +219,8 @@ static int run_command(const struct ctl_arguments *arguments)
 		ctl.host = getenv("RDMAD_HOST");
 	if (!ctl.host || !*ctl.host)
 		ctl.host = "127.0.0.1";
-	if (!cluster_is_named(ctl.host, NULL) && address_parse(ctl.host, &address) != 0) /* an argument is looked at where it is used */
+	if (!cluster_is_named(ctl.host, NULL) &&
+	    address_parse(ctl.host, &address) != 0) /* an argument is looked at where it is used */
 		return ctl_usage_error("%s: no usable address in $RDMAD_HOST", running->name);
 	return running->main(arguments);
 }
