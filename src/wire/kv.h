@@ -4,7 +4,9 @@
 
 #include "wire/record.h"
 
-#define WIRE_WRITTEN 2u /* flags: the value is in the landing buffer, not in the body */
+/* Flags: the value is in the landing buffer, not in the body. Of a GET_INTO, FETCH or FETCH_PIECES: it is to be,
+ * however short it is, as the client's processor cannot put it there; for servers whose accept has WIRE_DIRECT. */
+#define WIRE_WRITTEN 2u
 /* Flag 4 is reserved. */
 /* Where push_max was granted, flag of a record: behind its message comes the value of which the body begins with the
  * place or the length, by a push of the fabric. An end that is not ready drops it: a SET_FROM or PUT_FROM then reads
@@ -117,7 +119,7 @@ _Static_assert(sizeof(struct wire_meta) == 24, "wire layout");
 /* Body of an answer with WIRE_MOVED: another server of the cluster has the key's slot. Its address follows, which
  * wire_printable() is true of; nothing where no server has it. */
 struct wire_elsewhere {
-	uint64_t epoch; /* of the server's table */
+	uint64_t epoch; /* of the server's table; one less where the slot is its own by that, and not served yet */
 	uint16_t slot;
 	uint16_t reserved[3]; /* 0 */
 };

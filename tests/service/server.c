@@ -86,6 +86,7 @@ void services_open(struct services *services, const struct services_options *opt
 		.files = options->log.files,
 		.cluster_table = (char *)(uintptr_t)options->cluster_table,
 		.cluster_node = (char *)(uintptr_t)options->cluster_node,
+		.cluster_state = (char *)(uintptr_t)options->cluster_state,
 	};
 	struct channel_settings channel;
 	struct meeting_settings peer;

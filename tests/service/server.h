@@ -45,7 +45,7 @@ struct services_options {
 		const struct wal_files *files;
 		void (*fatal)(void *arg, int error);
 	} log;
-	const char *cluster_table, *cluster_node; /* as in the settings; NULL: of no cluster */
+	const char *cluster_table, *cluster_node, *cluster_state; /* as in the settings; NULL: of no cluster */
 };
 
 struct services {

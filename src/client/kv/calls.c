@@ -152,12 +152,22 @@ static int get_value(struct kv *kv, int begun, const void *key, size_t key_len, 
 	return 0;
 }
 
+/* Their lengths are still to be looked for. */
+static int strings_readable(const char *key, const char *value)
+{
+	int rc = kv_readable(key, 1, "the key");
+
+	return rc == 0 ? kv_readable(value, 1, "the value") : rc;
+}
+
 int kv_get(void *kv_handle, const char *key, char **value)
 {
 	int rc = kv_begin_given(kv_handle, key && value, "kv_get needs a key and a place for the value");
 	void *bytes;
 	size_t len;
 
+	if (rc == 0)
+		rc = strings_readable(key, key);
 	rc = get_value(kv_handle, rc, key, rc == 0 ? strlen(key) : 0, &bytes, &len, NULL);
 	if (rc == -ENOENT) {
 		bytes = value_copy("", 0);
@@ -239,6 +249,8 @@ int kv_set(void *kv_handle, const char *key, const char *value)
 	struct kv_call call = {0};
 	int rc = kv_begin_given(kv_handle, key && value, "kv_set needs a key and a value");
 
+	if (rc == 0)
+		rc = strings_readable(key, value);
 	if (rc != 0)
 		return rc;
 	ask.key_len = strlen(key);

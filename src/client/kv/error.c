@@ -13,6 +13,7 @@ static const struct {
 	{-ECANCELED, "cancelled; it may have been carried out"},
 	{-ECONNABORTED, "the connection ended before the answer came; it may have been carried out"},
 	{-EDEADLK, "a callback must not wait"},
+	{-EFAULT, "memory of a device, which a processor cannot reach; see kv_buffer_register"},
 	{-EINVAL, "an argument is not valid"},
 	{-EMSGSIZE, "the value is longer than the limit or the buffer"},
 	{-ENAMETOOLONG, "the key is too long"},
@@ -145,7 +146,7 @@ int kv_explain(const struct kv *kv, int status, const struct ask *ask)
 	if (unlikely(kv->nodes && status == -EREMOTE && *log_last()))
 		return status; /* what the servers say was told */
 	kv = spoke(kv);
-	if (unlikely(status < 0 && !ask->key)) {
+	if (unlikely(status < 0 && (!ask->key || status == -EFAULT))) { /* the key may be what cannot be read */
 		what = wire_op_name(ask->op);
 	} else if (unlikely(status < 0)) { /* the operation, and the key that it is on */
 		snprintf(words, sizeof(words), "%s of \"%.*s%s\"", wire_op_name(ask->op), (int)MIN(ask->key_len, SHOWN),

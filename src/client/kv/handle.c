@@ -5,6 +5,7 @@
 #include "client/kv/kv.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 /* Where a processor moves the bytes, a message costs a poll of the socket, and what of it came with its header is
  * copied: so the answers to many gets are to need few. A server grants no longer ones than its connections share. */
@@ -124,19 +125,47 @@ int kv_buffer_lend(void *kv_handle, size_t size, void **buffer)
 	return kv_end(kv, rc, "kv_buffer_lend");
 }
 
+/* `dmabuf` NULL: a processor reaches it. */
+static int register_memory(struct kv *kv, const struct fabric_dmabuf *dmabuf, void **addr, size_t len, const char *what)
+{
+	int rc;
+
+	kv_enter(kv);
+	if (dmabuf)
+		rc = buffers_register_dmabuf(kv->buffers, dmabuf, addr, len, FABRIC_REMOTE_READ);
+	else
+		rc = buffers_register(kv->buffers, *addr, len, FABRIC_REMOTE_READ);
+	kv_leave(kv);
+	if (rc == -EEXIST)
+		log_error("kv", "part of this memory is registered already");
+	return kv_end(kv, rc, what);
+}
+
 int kv_buffer_register(void *kv_handle, void *addr, size_t len)
 {
 	struct kv *kv = kv_handle;
 	int rc = kv_begin_given(kv, addr && len, "kv_buffer_register needs an address and a length");
+	struct fabric_dmabuf exported;
 
-	if (rc != 0)
+	if (rc == 0)
+		rc = device_memory_export(addr, len, &exported);
+	if (rc < 0)
 		return rc;
-	kv_enter(kv);
-	rc = buffers_register(kv->buffers, addr, len, FABRIC_REMOTE_READ);
-	kv_leave(kv);
-	if (rc == -EEXIST)
-		log_error("kv", "part of this memory is registered already");
-	return kv_end(kv, rc, "kv_buffer_register");
+	if (rc == 0)
+		return register_memory(kv, NULL, &addr, len, "kv_buffer_register");
+	rc = register_memory(kv, &exported, &addr, len, "kv_buffer_register");
+	close(exported.fd);
+	return rc;
+}
+
+int kv_buffer_register_dmabuf(void *kv_handle, int fd, uint64_t offset, size_t len, void **addr)
+{
+	struct kv *kv = kv_handle;
+	const struct fabric_dmabuf dmabuf = {fd, offset};
+	int rc = kv_begin_given(kv, fd >= 0 && len && addr,
+				"kv_buffer_register_dmabuf needs a descriptor, a length and a place for the address");
+
+	return rc != 0 ? rc : register_memory(kv, &dmabuf, addr, len, "kv_buffer_register_dmabuf");
 }
 
 int kv_buffer_unregister(void *kv_handle, void *addr)
@@ -269,6 +298,8 @@ int kv_expect_length(void *kv_handle, const void *key, size_t key_len, uint64_t 
 	struct kv *kv = kv_handle, *node;
 	int rc = kv_begin_given(kv, key && key_len, "kv_expect_length needs a key");
 
+	if (rc == 0)
+		rc = kv_readable(key, key_len, "the key");
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);

@@ -7,6 +7,7 @@
  *   error.c       statuses, and what rdmad_error() says of a call that failed
  *   slots.c       the table of requests: how one ends, and what a progress thread leaves to the caller
  *   large.c       values beside the message: landing buffers, the caller's memory, a get that asks again
+ *   direct.c      values in memory that no processor may touch
  *   operations.c  the table of operations, how a request is built and its answer read; the shortest submissions
  *   calls.c       the calls about one key, and how one waits
  *   walk.c        the calls about all keys
@@ -67,6 +68,7 @@ struct request {
 	int64_t number;
 	uint32_t flags;
 	uint8_t type;
+	bool direct; /* of a large one: the caller's memory is none that a processor may touch */
 };
 _Static_assert(offsetof(struct request, into_size) == CACHE_LINE, "a small request is a cache line");
 
@@ -128,6 +130,7 @@ struct kv {
 	bool leases;       /* the server has them */
 	bool watches;      /* and watches */
 	bool tables;       /* and tells its table, if it has one */
+	bool direct;       /* and writes short values to the caller's memory, too */
 	struct request *block[KV_SLOTS / KV_BLOCK];
 
 	/* Each small request needs the members above. */
@@ -199,6 +202,7 @@ struct ask {
 	size_t value_len;
 	void *into; /* of a GET_INTO */
 	size_t into_size;
+	bool direct;               /* kv_direct() */
 	size_t pieces;             /* not 0: `value` or `into` is an array of so many struct iovec */
 	kv_callback done;          /* NULL: none is called */
 	kv_result_callback result; /* in place of `done`, for all that the answer tells */
@@ -403,6 +407,21 @@ int request_get_landed(struct kv *kv, struct request *r, const char *body, size_
 /* There is room again: send what request_get_again left. */
 void kv_large_writable(struct kv *kv);
 void kv_large_end(struct kv *kv); /* it will never be sent */
+
+/*
+ * direct.c. From the second on inside the engine.
+ */
+
+/* 0; -EFAULT, said: these bytes, which are `what`, are a device's. */
+int kv_readable(const void *bytes, size_t len, const char *what);
+
+/* Asked where there is device_memory(). 1: the request's value lies, or goes, at least in part, where no processor may
+ * touch it; 0: it does not; -EFAULT, said: it does, and cannot be carried out so. */
+int kv_direct(const struct kv *kv, const struct ask *ask);
+
+/* The pieces of such a request: 0; -EFAULT, said: they are too many ranges. */
+struct kv_plan;
+int kv_direct_ranges(const struct kv *kv, const struct kv_plan *plan);
 
 /*
  * pieces.c. From the third on inside the engine.

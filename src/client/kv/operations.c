@@ -35,6 +35,8 @@ KV_INLINE int decode_value(struct kv *kv, struct request *r, const struct wire_r
 	if (likely(!r->into)) {
 		kv_size_correct(kv, r, length);
 		kv_request_finish(kv, r, 0, part && !length ? NULL : body, length);
+	} else if (unlikely(r->direct) && length) {
+		return -EPROTO; /* it was to be written, and cannot be copied */
 	} else if (length > r->into_size) {
 		kv_request_finish(kv, r, -EMSGSIZE, NULL, length);
 	} else if (part && r->pieces) {
@@ -321,17 +323,22 @@ KV_INLINE int ask_route(struct kv *kv, const struct ask *ask, struct request **t
 
 KV_INLINE int ask_submit(struct kv *kv, const struct ask *ask, struct request **taken)
 {
-	int rc = ask_check(kv, ask);
+	int rc = ask_check(kv, ask), direct = 0;
 	uint64_t size;
 
 	must(engine_entered(kv->engine));
 	must(ask->head_len == operations[ask->op].head);
 	if (unlikely(rc != 0))
 		return rc == KV_ROUTED ? ask_route(kv, ask, taken) : rc;
-	size = large_size(kv, ask);
+	if (device_memory())
+		rc = direct = kv_direct(kv, ask);
+	if (unlikely(rc < 0))
+		return rc;
+	size = unlikely(direct) ? MAX(ask->value_len, ask->into_size) : large_size(kv, ask);
 	if (unlikely(size)) {
 		struct ask large = ask_copy(ask);
 
+		large.direct = direct;
 		return operations[ask->op].large(kv, &large, size, taken);
 	}
 	return encode_small(kv, ask, taken);

@@ -145,7 +145,9 @@ int kv_route(struct kv *kv, const struct ask *ask, struct request **taken)
 
 	if (unlikely(kv->ending))
 		return -ENOTCONN;
-	rc = submit_at(kv, ask, 1, taken);
+	rc = kv_readable(ask->key, ask->key_len, "the key");
+	if (likely(rc == 0))
+		rc = submit_at(kv, ask, 1, taken);
 	if (likely(rc == 0))
 		return 0;
 	status = status_of(kv->nodes, ask, rc);
@@ -587,6 +589,9 @@ int kv_route_call(struct kv *kv, struct ask *ask, struct kv_call *call,
 
 	if (!ask->key || !ask->key_len)
 		return log_fail(-EINVAL, "kv", "a request needs a key of at least one byte");
+	rc = kv_readable(ask->key, ask->key_len, "the key");
+	if (rc != 0)
+		return rc;
 	kv_enter(kv);
 	rc = call_inside(kv, ask, call, run);
 	kv_leave(kv);

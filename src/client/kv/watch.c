@@ -228,6 +228,8 @@ static int watch_begin(struct kv *kv, const void *prefix, size_t prefix_len, uns
 
 	if (kv->closed)
 		return -ENOTCONN;
+	if (kv_readable(prefix, prefix_len, "the prefix") != 0)
+		return -EFAULT;
 	if (kv->taking && !kv->watches)
 		return log_fail(-EOPNOTSUPP, "kv", "the server at %s tells of no events: it is an older one",
 				kv->server);

@@ -233,6 +233,10 @@ static const struct error_row rows[] = {
 	{5009, SEVERITY_WARNING, "the daemon does not offer the gpu service",
 	 "its program is not installed, or there is no GPU where gpu.backend asks for one",
 	 "apt-get install rdmad-gpu; rdmactl doctor; or services without gpu in rdmad.conf"},
+	{5010, SEVERITY_RDMA, "rdmad waits for an RDMA device",
+	 "listen names an address with rdma:// that no device has: its driver loads late, its link is down, or the "
+	 "address is another",
+	 "rdma link; ip address: rdmad listens there within seconds when a device has it"},
 	{6001, SEVERITY_FAILURE, "the connection is refused",
 	 "no rdmad runs there, or it listens on another address or port",
 	 "rdmactl doctor HOST; there: rdmactl status; rdmad"},

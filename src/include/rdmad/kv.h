@@ -19,6 +19,7 @@
  *   -ECONNABORTED the connection ended      -ETIMEDOUT nothing came for too long
  *   -ECANCELED kv_cancel                    -EPROTO the server breaks the protocol, and the connection ended
  * It was not carried out:
+ *   -EFAULT memory of a device that cannot be used so, see kv_buffer_register
  *   -EINVAL a NULL pointer or an empty key   -ENAMETOOLONG key over 4095 bytes
  *   -EAGAIN the handle takes no more now: kv_progress, then again
  *   -ENOTCONN the connection has ended: kv_reopen
@@ -298,7 +299,8 @@ int kv_submit_fetchv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, c
 
 /* A checksum of all bytes of the pieces, in their order: XXH3 in 64 bits. For values that bring theirs, as 8 bytes
  * behind the others: the writer appends it as one piece more, and the reader compares it. So what is read is what was
- * stored, whatever happened on the way between the two memories. */
+ * stored, whatever happened on the way between the two memories. 0, and rdmad_error() has words: a piece lies in
+ * registered memory of a device. */
 uint64_t kv_checksum(const struct iovec *pieces, size_t count);
 
 /* Say how long the value of this key is. The next get of it is prepared for that, which saves a round trip if the value
@@ -520,6 +522,28 @@ int kv_buffer_lend(RDMAD_KV_ANY *kv_handle, size_t size, void **buffer);
 /* Register the caller's own memory for repeated use. -EEXIST: part of it is already; -ENOMEM: rdmad_error() says
  * what the limits are. Unregister it before it is freed; -EBUSY: requests use it. */
 int kv_buffer_register(RDMAD_KV_ANY *kv_handle, void *addr, size_t len);
+
+/*
+ * Memory of a device, as an accelerator's. kv_buffer_register takes addresses of CUDA, too, in a program that has its
+ * driver loaded, and exports the memory as a dmabuf; kv_buffer_register_dmabuf takes a dmabuf of any driver. Values are
+ * then set from and got into it by its addresses, by every call of this header and from 1 byte on: the server's device
+ * reads and writes them where they are, and no processor of this side touches them. See rdmad_kv(3).
+ *
+ * -EFAULT, before anything is sent: what a processor has to read lies there, as a key, a prefix, the bytes of kv_append
+ * and kv_set_range; a value that is only in part in a registration of the handle; pieces of more than 16 ranges. The
+ * program sees to it that the device has written a value before it is set, and reads none before the call is done.
+ *
+ * `len` bytes at `offset` of the dmabuf. *addr is the address by which the calls are to know them, at the same place of
+ * a page as `offset`; NULL: becomes one that is nobody else's, and a fault to touch. The descriptor stays the caller's,
+ * who may close it at once. kv_buffer_unregister ends it, before the memory is given back. By tcp://, unix:// and
+ * shared memory the descriptor is mapped, and a processor moves the bytes.
+ *
+ * -EOPNOTSUPP: the kernel (Linux 5.12), the driver of a device, or CUDA (11.7, with the open kernel modules) gives or
+ * takes no dmabuf, or without RDMA it cannot be mapped: copy values to memory of the host, and use that. -EINVAL: the
+ * range is not in it, or not at that place of a page. -EBADF, -EEXIST, -ENOMEM.
+ */
+int kv_buffer_register_dmabuf(RDMAD_KV_ANY *kv_handle, int fd, uint64_t offset, size_t len, void **addr);
+
 int kv_buffer_unregister(RDMAD_KV_ANY *kv_handle, void *addr);
 
 /*
