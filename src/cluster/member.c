@@ -31,12 +31,13 @@ struct cluster_member {
 	uint64_t since[CLUSTER_NODES];            /* when that revision was seen first, with no gap between views */
 
 	/* What it asks. */
-	struct beat beat[BEATS]; /* by count % BEATS */
-	uint64_t count;          /* of the last beat */
-	uint64_t next;           /* when the next one is due */
-	uint64_t next_other;     /* and anything else */
-	bool waits;              /* for an answer */
-	char value[CLUSTER_VALUE_MAX];
+	struct beat beat[BEATS];       /* by count % BEATS */
+	uint64_t count;                /* of the last beat */
+	uint64_t next;                 /* when the next one is due */
+	uint64_t next_other;           /* and anything else */
+	bool waits;                    /* for an answer */
+	struct cluster_entry put;      /* what is to be written, */
+	char value[CLUSTER_VALUE_MAX]; /* as its value; or a table: */
 	char text[CLUSTER_TEXT_MAX + 1];
 	struct cluster_table spare;
 
@@ -329,11 +330,12 @@ static bool may_join(const struct cluster_member *m, uint64_t now)
 
 static void put_entry(struct cluster_member *m, struct cluster_txn *txn, const struct cluster_entry *entry)
 {
+	m->put = *entry;
 	cluster_entry_print(entry, m->value);
-	txn->compare[0].node = entry->node;
+	txn->compare[0].node = m->put.node;
 	txn->compare[0].revision = entry->revision;
 	txn->compares = 1;
-	txn->node = entry->node;
+	txn->node = m->put.node;
 	txn->value = m->value;
 	txn->length = strlen(m->value);
 }
