@@ -95,6 +95,9 @@ int cluster_parse(const char *path, const char *text, size_t length, struct clus
 /* The table of a file: cluster_parse(); or another -errno, where the file cannot be read. */
 int cluster_load(const char *path, struct cluster_table *out);
 
+/* Replace a file by the table's text, which is on disk then: a crash leaves the former one or this one. */
+int cluster_save(const char *path, const struct cluster_table *table);
+
 /*
  * plan.c
  */

@@ -2,6 +2,8 @@
 #include "cluster/cluster.h"
 
 #include <inttypes.h>
+
+#define XXH_INLINE_ALL /* as part of librdmad it needs no other library at run time */
 #include <xxhash.h>
 
 struct writer {

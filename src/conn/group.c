@@ -49,7 +49,7 @@ void conn_group_post_receives(struct conn_group *group)
 
 /* Operations that one connection of the group may have outstanding: a message each way per credit, transfers, probes
  * and credit returns. */
-static uint32_t outstanding(const struct conn_group_attr *attr)
+static uint32_t work_outstanding(const struct conn_group_attr *attr)
 {
 	return 2u * (attr->credits + WIRE_RETURNS_MAX) + 4u + attr->transfers;
 }
@@ -91,9 +91,9 @@ static void group_init(struct conn_group *group, struct fabric_domain *domain, c
 	group->receives_max = group->attr.receives * limits->devices;
 	receives = 2ull * group->attr.receives;
 	rest = receives < limits->max_completions ? limits->max_completions - receives : 0;
-	group->completions = limits->devices * (uint32_t)MAX(rest, (uint64_t)outstanding(attr));
+	group->completions = limits->devices * (uint32_t)MAX(rest, (uint64_t)work_outstanding(attr));
 	group->completions_max = group->completions;
-	group->attr.max_connections = MIN(wanted, group->completions / (outstanding(attr) + group->pushes));
+	group->attr.max_connections = MIN(wanted, group->completions / (work_outstanding(attr) + group->pushes));
 	group->device_bound = group->attr.max_connections < wanted;
 	list_init(&group->connections);
 	list_init(&group->dirty);
@@ -123,7 +123,7 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 	attr = &group->attr;
 	first = attr->first_connections ? MIN(attr->first_connections, attr->max_connections) : attr->max_connections;
 	queue_attr.shared_depth = attr->receives;
-	queue_attr.completions = first * (outstanding(attr) + group->pushes);
+	queue_attr.completions = first * (work_outstanding(attr) + group->pushes);
 	queue_attr.completions = MIN(MAX(queue_attr.completions, attr->completions), limits.max_completions);
 	rc = fabric_queue_create(domain, &queue_attr, &group->queue);
 	if (rc != 0)

@@ -46,7 +46,7 @@ const char *fabrics_reason(const struct daemon *d, const struct fabric_transport
 	return "it is not among the transports";
 }
 
-static int make(struct daemon_fabric *f, const char *provider, const struct fabric_config *config)
+static int fabric_make(struct daemon_fabric *f, const char *provider, const struct fabric_config *config)
 {
 	/* Listening completes nothing: few completions, no receives. */
 	struct fabric_queue_attr attr = {.completions = 64};
@@ -79,7 +79,7 @@ static int open_provider(struct daemon *d, const char *provider)
 		.traffic_class = (uint8_t)d->config->traffic_class,
 	};
 	struct daemon_fabric *f = &d->fabric[d->fabrics];
-	int rc = make(f, provider, &config);
+	int rc = fabric_make(f, provider, &config);
 
 	if (rc != 0)
 		return rc;

@@ -171,6 +171,12 @@ static int no_register_memory(struct fabric_domain *domain, void *addr, size_t l
 	return -EOPNOTSUPP;
 }
 
+static int no_register_dmabuf(struct fabric_domain *domain, const struct fabric_dmabuf *dmabuf, void *addr, size_t len,
+			      unsigned access, struct fabric_region **out)
+{
+	return -EOPNOTSUPP;
+}
+
 static void no_deregister(struct fabric_region *region)
 {
 }
@@ -295,6 +301,7 @@ static const struct fabric_provider nothing = {
 	.disconnect = no_disconnect,
 	.endpoint_destroy = no_endpoint_destroy,
 	.register_memory = no_register_memory,
+	.register_dmabuf = no_register_dmabuf,
 	.deregister = no_deregister,
 	.region_rkey = no_region_rkey,
 	.window_open = no_window_open,

@@ -75,7 +75,7 @@ ends 78 'cluster.table and cluster.node: set both' "$rdmad" -t -c "$dir/a.conf"
 
 start "$dir/table"
 "$rdmactl" --control "$dir/b.sock" --json status | jq -c .cluster >"$dir/out"
-[[ $(<"$dir/out") == '{"name":"test","node":"b","epoch":1,"nodes":3,"slots":5461}' ]] || fail "the cluster in status"
+[[ $(<"$dir/out") == '{"name":"test","node":"b","epoch":1,"nodes":3,"slots":5461,"sweeping_slots":0,"waiting_slots":0,"settled":1}' ]] || fail "the cluster in status"
 
 # By librdmad: each key at each node. Large values, too: the connection goes on behind a refusal.
 head -c 100000 /dev/urandom >"$dir/large"

@@ -190,7 +190,7 @@ static void unknown_command(struct resp_client *c, const struct resp_arg *argv, 
 }
 
 /* The command of these arguments; NULL: an error was answered. */
-static const struct resp_command *choose(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+static const struct resp_command *command_of(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	const struct resp_command *command = resp_find(argv[0].at, argv[0].len), *sub;
 
@@ -285,9 +285,7 @@ static bool may_do(struct resp_client *c, const struct resp_command *command, co
 	return false;
 }
 
-/* Whether its keys are of one slot, and that is this server's. */
-static bool is_here(struct resp_client *c, const struct kv_cluster *cluster, const struct resp_command *command,
-		    const struct resp_arg *argv, unsigned argc)
+bool resp_is_here(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
 	struct resp_keys keys = resp_keys(command, argv, argc);
 	bool elsewhere = false;
@@ -296,7 +294,7 @@ static bool is_here(struct resp_client *c, const struct kv_cluster *cluster, con
 	for (unsigned i = 0; i < keys.count; i++) {
 		const struct resp_arg *key = resp_key(&keys, argv, i);
 
-		elsewhere = kv_cluster_elsewhere(cluster, key->at, key->len, &slot);
+		elsewhere = kv_view_elsewhere(c->thread->table, key->at, key->len, &slot);
 		if (i && slot != first) {
 			resp_error(c->out, "CROSSSLOT Keys in request don't hash to the same slot");
 			return false;
@@ -310,9 +308,7 @@ static bool is_here(struct resp_client *c, const struct kv_cluster *cluster, con
 
 bool resp_may(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
-	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
-
-	return may_do(c, command, argv, argc) && (likely(!cluster) || is_here(c, cluster, command, argv, argc));
+	return may_do(c, command, argv, argc) && (likely(!c->thread->table) || resp_is_here(c, command, argv, argc));
 }
 
 int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
@@ -445,12 +441,16 @@ static void client_mute(struct resp_client *c, size_t len, unsigned pins)
 static int client_command(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	const struct resp_command *command;
+	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
 	size_t len = c->out->len;
 	unsigned pins = c->thread->pins.count;
 	int refused, rc = 0;
 
+	/* One for all that it does: a transaction's commands and a script's, too. */
+	if (unlikely(cluster))
+		c->thread->table = kv_cluster_view(cluster);
 	c->pushed = SIZE_MAX;
-	command = choose(c, argv, argc);
+	command = command_of(c, argv, argc);
 	if (!command || !resp_may(c, command, argv, argc) || !resp_pubsub_allows(c, command)) {
 		if (command)
 			resp_count(&c->thread->rejected[command->id]);
@@ -706,7 +706,7 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		return 0;
 	}
 	resp_mailbox_look(c->thread);
-	if (atomic_load_explicit(&c->seen.killed, memory_order_acquire)) /* its thread is told to close it */
+	if (atomic_load_explicit(&c->seen.end, memory_order_acquire)) /* its thread is told to close it */
 		return 0;
 	c->out->three = c->three;
 	text_gate_begin(&c->gate);

@@ -204,7 +204,7 @@ static void told_came(struct resp_thread *to, struct resp_note *note)
 	free(told);
 }
 
-/* By a note; without memory for it the client that hears too little is cut off. */
+/* By a note; without memory or room for it the client that hears too little is cut off. */
 static void tell_far(struct resp_track *track, const char *keys, size_t len, size_t count)
 {
 	struct resp_shared *shared = track->client->thread->shared;
@@ -214,13 +214,19 @@ static void tell_far(struct resp_track *track, const char *keys, size_t len, siz
 		stream_close(track->client->stream, -ENOMEM, "no memory for a message");
 		return;
 	}
-	*told = (struct told){.note.fn = told_came, .redirect = track->redirect, .len = len, .count = count};
+	*told = (struct told){.note = {.fn = told_came, .bytes = sizeof(*told) + len},
+			      .redirect = track->redirect,
+			      .len = len,
+			      .count = count};
 	if (len)
 		memcpy(told->keys, keys, len);
 	pthread_mutex_lock(&shared->lock);
 	told->redirect->refs++;
 	pthread_mutex_unlock(&shared->lock);
-	resp_post(told->redirect->thread, &told->note);
+	if (resp_post(told->redirect->thread, &told->note))
+		return;
+	told_came(NULL, &told->note);
+	stream_close(track->client->stream, -ENOBUFS, "a message was lost: too many wait for the thread of its client");
 }
 
 static void tell_broken(struct resp_track *track)
@@ -240,7 +246,7 @@ static void tell_broken(struct resp_track *track)
 	out->failed = false;
 }
 
-static void tell(struct resp_track *track, const char *keys, size_t len, size_t count)
+static void track_tell(struct resp_track *track, const char *keys, size_t len, size_t count)
 {
 	struct resp_thread *thread = track->client->thread;
 	struct resp_client *to = track->client;
@@ -267,9 +273,9 @@ static void batch_add(struct resp_track *track, const char *key, size_t len)
 static void batch_end(struct resp_track *track)
 {
 	if (track->batch.failed)
-		tell(track, NULL, 0, 0);
+		track_tell(track, NULL, 0, 0);
 	else if (track->batched)
-		tell(track, track->batch.at, track->batch.len, track->batched);
+		track_tell(track, track->batch.at, track->batch.len, track->batched);
 	free(track->batch.at);
 	track->batch = (struct resp_out){.most = BATCH_BYTES};
 	track->batched = 0;
@@ -443,7 +449,7 @@ static void tell_all(struct resp_thread *thread)
 
 		batch_end(track);
 		track_forget(track);
-		tell(track, NULL, 0, 0);
+		track_tell(track, NULL, 0, 0);
 	}
 }
 
@@ -476,7 +482,7 @@ void resp_track_event(struct resp_thread *thread, const struct store_event *even
 		if (!is_own(e->track, event) && may_read(e->track, event))
 			tell_key(e->track, key, event->key_len);
 		else if (!is_own(e->track, event))
-			tell(e->track, NULL, 0, 0);
+			track_tell(e->track, NULL, 0, 0);
 		tracked_end(t, e);
 	}
 }
@@ -617,7 +623,7 @@ static const char *asked_wrong(const struct resp_track *now, const struct asked 
 	return NULL;
 }
 
-static bool overlap(const struct resp_arg *a, const struct resp_arg *b)
+static bool prefixes_overlap(const struct resp_arg *a, const struct resp_arg *b)
 {
 	return memcmp(a->at, b->at, MIN(a->len, b->len)) == 0;
 }
@@ -633,7 +639,7 @@ static bool prefix_fits(struct resp_client *c, const struct resp_track *track, c
 	for (unsigned i = 0; i < track->prefixes; i++) {
 		const struct resp_arg *other = &track->prefix[i], *first = i < before ? prefix : other;
 
-		if (!overlap(prefix, other))
+		if (!prefixes_overlap(prefix, other))
 			continue;
 		other = first == other ? prefix : other;
 		resp_error(c->out,
