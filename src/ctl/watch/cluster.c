@@ -1,6 +1,6 @@
 /*
- * cluster.c: what the servers of a cluster say of themselves: which can be reached, by which table each answers, and for
- * what. Servers that a told table has, and the first one has not, are asked as well.
+ * cluster.c: what the servers of a cluster say of themselves: which can be reached, by which table each answers, and
+ * for what. Servers that a told table has, and the first one has not, are asked as well.
  */
 #include "cluster/cluster.h"
 #include "ctl/ctl.h"
