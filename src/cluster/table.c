@@ -3,6 +3,8 @@
 
 #include <ctype.h>
 
+#define STRIDE 32u /* slots that are compared at once, as runs are long */
+
 static const char *const kinds[] = {"native", "resp", "metrics"};
 
 const char *cluster_kind_name(enum cluster_kind kind)
@@ -129,9 +131,12 @@ unsigned cluster_find(const struct cluster_table *table, const char *name)
 
 unsigned cluster_run(const struct cluster_table *table, unsigned first)
 {
+	const uint16_t *owner = table->owner;
 	unsigned last = first;
 
-	while (last + 1 < CLUSTER_SLOTS && table->owner[last + 1] == table->owner[first])
+	while (last + STRIDE < CLUSTER_SLOTS && memcmp(&owner[last + 1], &owner[last], STRIDE * sizeof(owner[0])) == 0)
+		last += STRIDE;
+	while (last + 1 < CLUSTER_SLOTS && owner[last + 1] == owner[first])
 		last++;
 	return last;
 }

@@ -206,4 +206,4 @@ def library():
 
 for part in (under_way, under_load, library):
     part()
-print("done", flush=True)
+print("the end", flush=True)

@@ -86,6 +86,27 @@ for i in "${reloads[@]}"; do wait "$i" || fail "one of several reloads"; done
 [[ $(cat "$dir"/reload.* | grep -c 'changed: cluster.table') == 1 ]] || fail "how often the table changed"
 [[ $(cluster_of a epoch) == 2 ]] || fail "the epoch behind several reloads"
 
+
+# All of them, seen from outside: two tables that give a slot to two of them are found.
+status() { "$rdmactl" -H "tcp://127.0.0.1:${ports[1]}" --json cluster status "$@" 2>"$dir/err" >"$dir/out"; }
+status || fail "cluster status"
+jq -e '.epoch == 2 and .lowest_epoch == 1 and .reached == 3 and .slots_of_nobody == 0 and (.both | length) == 0 and
+	([.nodes[].slots] | add) == 16384 and ([.nodes[].node] | join("")) == "abc"' "$dir/out" >/dev/null || fail "what cluster status says"
+status "$dir/table" || fail "cluster status of a file"
+status "tcp://127.0.0.1:1" "tcp://127.0.0.1:${ports[0]}" || fail "cluster status of the second host"
+status "tcp://127.0.0.1:1" && fail "cluster status of nobody"
+sed '/^checksum/d; s/^epoch .*/epoch 3/; s/^shard a .*/shard a a 0-5450/; s/^shard b .*/shard b b 5451-10922/' "$dir/good" >"$dir/b.table"
+reload b || fail "a table of b alone"
+status && fail "two servers answer for a slot"
+jq -e '.both[0] | .first == 5451 and .last == 5461 and .node == "a" and .other == "b"' "$dir/out" >/dev/null || fail "the slots of two servers"
+grep -q 'two servers answer for one slot, in 1 range' "$dir/err" || fail "what is said of them"
+cp "$dir/b.table" "$dir/table"
+for node in "${nodes[@]}"; do
+	cp "$dir/table" "$dir/$node.table"
+	reload "$node" || fail "the reload of $node"
+done
+status || fail "cluster status behind it"
+
 # Clients, step by step.
 coproc clients_of { "$python" "$srcdir/tests/cluster/change.py" "${ports[@]}" 2>"$dir/change.err"; }
 change=$!
@@ -116,7 +137,7 @@ at library
 give 0 3000 b
 give 0 3000 a
 next
-at done
+at "the end"
 wait "$change" || fail "a client saw what it must not see"
 cat "$dir/change.err"
 
