@@ -77,7 +77,7 @@ static bool answers_for(const struct seen *s, unsigned slot)
 }
 
 /* The first servers: of a table's file, or of the one that the first host tells that answers. An exit status. */
-static int find_servers(const struct ctl_arguments *arguments)
+static int first_servers(const struct ctl_arguments *arguments)
 {
 	struct cluster_table table;
 	int rc = CTL_OK;
@@ -101,7 +101,7 @@ static int find_servers(const struct ctl_arguments *arguments)
 	return rc;
 }
 
-static json_t *describe_server(const struct seen *s)
+static json_t *describe_node(const struct seen *s)
 {
 	json_t *o = json_pack("{s:s, s:s}", "node", s->node.name, "address", s->node.address[CLUSTER_NATIVE]);
 	unsigned slots = 0;
@@ -164,7 +164,7 @@ static int command_status(const struct ctl_arguments *arguments)
 	unsigned reached = 0, nobodys;
 	json_t *nodes, *both;
 	size_t ranges;
-	int rc = find_servers(arguments);
+	int rc = first_servers(arguments);
 
 	if (rc != CTL_OK)
 		return rc;
@@ -180,7 +180,7 @@ static int command_status(const struct ctl_arguments *arguments)
 			highest = MAX(highest, seen[i].table->epoch);
 			add_nodes(seen[i].table); /* and they are asked behind these */
 		}
-		json_array_append_new(nodes, describe_server(&seen[i]));
+		json_array_append_new(nodes, describe_node(&seen[i]));
 	}
 	both = find_conflicts(&nobodys);
 	ranges = json_array_size(both);

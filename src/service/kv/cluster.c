@@ -347,7 +347,7 @@ static bool all_passed(const struct kv_cluster *cluster)
  */
 
 /* The view is what all requests from here on go by. */
-static void publish(struct kv_cluster *cluster, struct kv_view *view)
+static void publish_view(struct kv_cluster *cluster, struct kv_view *view)
 {
 	struct kv_view *before = atomic_load(&cluster->view);
 
@@ -377,7 +377,7 @@ static struct kv_view *view_copy(const struct kv_cluster *cluster, const struct 
 }
 
 /* A slot is lost whose keys are here. */
-static void lose(struct kv_cluster *cluster, const struct kv_view *view)
+static void lose_slots(struct kv_cluster *cluster, const struct kv_view *view)
 {
 	cluster->sweeps = false; /* it begins anew */
 	if (view->sweeping)
@@ -397,8 +397,8 @@ static int go_out(struct kv_cluster *cluster, const struct kv_view *before)
 	for (unsigned i = 0; i < KV_SLOT_BYTES; i++)
 		view->old[i] |= view->here[i];
 	view_count(view);
-	publish(cluster, view);
-	lose(cluster, view);
+	publish_view(cluster, view);
+	lose_slots(cluster, view);
 	log_warn("kv", "cluster %s: this server is out of the table of epoch %" PRIu64 ": it answers for no slot",
 		 view->table.name, view->table.epoch);
 	return 0;
@@ -427,8 +427,8 @@ int kv_cluster_change(struct kv_shared *shared, const struct cluster_table *tabl
 		view_free(view);
 		return rc;
 	}
-	publish(cluster, view);
-	lose(cluster, view);
+	publish_view(cluster, view);
+	lose_slots(cluster, view);
 	log_info("kv", "cluster %s: epoch %" PRIu64 ", slots %u; %u have keys of before and are swept", table->name,
 		 table->epoch, view->slots, view->sweeping);
 	return 0;
@@ -523,14 +523,14 @@ static bool sweep_end(struct kv_cluster *cluster, uint64_t now)
 		return false;
 	memset(view->old, 0, sizeof(view->old));
 	view_count(view);
-	publish(cluster, view);
+	publish_view(cluster, view);
 	cluster->sweeps = false;
 	log_info("kv", "cluster %s: swept %u slots, keys %" PRIu64 ", in %llu ms", view->table.name, before->sweeping,
 		 cluster->swept, (unsigned long long)((now - cluster->began) / TIME_MS));
 	return true;
 }
 
-static uint64_t sweep(struct kv_cluster *cluster, uint64_t now)
+static uint64_t sweep_slots(struct kv_cluster *cluster, uint64_t now)
 {
 	struct kv_view *view = atomic_load(&cluster->view);
 	uint64_t at = now;
@@ -557,7 +557,7 @@ uint64_t kv_cluster_tick(struct kv_cluster *cluster, uint64_t now)
 	}
 	if (!cluster->settled)
 		return now;
-	return view_now(cluster)->sweeping ? sweep(cluster, now) : TIME_NEVER;
+	return view_now(cluster)->sweeping ? sweep_slots(cluster, now) : TIME_NEVER;
 }
 
 /*
