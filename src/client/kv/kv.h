@@ -181,6 +181,7 @@ struct kv {
 	struct dial_target *targets; /* likewise: where it may be, DIAL_TARGETS; NULL: at `at` */
 	struct kv_kept **kept;       /* likewise: its requests, a place for each slot */
 	struct kv_elsewhere {
+		bool told; /* the answer had it */
 		struct wire_elsewhere where;
 		char address[CLUSTER_ADDRESS_MAX + 1];
 	} elsewhere;    /* as the last answer said that was -EREMOTE */

@@ -259,6 +259,7 @@ static void elsewhere_read(struct kv *node, const struct wire_record *record, co
 	size_t length = record->length - sizeof(e->where);
 
 	memset(e, 0, sizeof(*e));
+	e->told = true;
 	memcpy(&e->where, body, sizeof(e->where));
 	if (length < sizeof(e->address) && wire_printable(body + sizeof(e->where), length))
 		memcpy(e->address, body + sizeof(e->where), length);
@@ -272,7 +273,7 @@ bool kv_route_moved(struct kv *node, struct request *r, const struct wire_record
 	uint64_t epoch, now = time_now();
 	bool fault;
 
-	node->elsewhere.where.epoch = 0;
+	node->elsewhere.told = false;
 	if (record->length < sizeof(struct wire_elsewhere))
 		return false;
 	elsewhere_read(node, record, body);
@@ -545,7 +546,7 @@ static int call_moved(struct kv *kv, struct kv *node, uint64_t by, unsigned trie
 	const bool never = false;
 	int rc = 0;
 
-	if (!epoch)
+	if (!node->elsewhere.told)
 		return -EREMOTE;
 	if (epoch == by && by == kv->nodes->epoch) {
 		say_fault(kv->nodes, node);
