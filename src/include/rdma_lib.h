@@ -256,8 +256,9 @@ rdma_group *rdma_group_meet(rdma_context *ctx, const char *meeting, const char *
  * environment says. They meet at $RDMA_MEETING, else at $RDMAD_HOST, else by PMIx where the launcher has that, else at
  * 127.0.0.1. Waits two minutes for the others, or connect_timeout_ms if that is longer. */
 rdma_group *rdma_group_run(rdma_context *ctx);
-/* Which launcher has started this program, for people: "srun". NULL: none that rdma_group_run() knows. */
-const char *rdma_launcher(void);
+/* Which launcher has started this program, for people: "srun"; NULL: none that rdma_group_run() knows. And what it says
+ * of rank and size, either of which may be NULL; -1: nothing that rdma_group_run() takes, rdma_get_error() says why. */
+const char *rdma_launcher(int *rank, int *size);
 /* A group of some members: those with these ranks in `group`, in that order. They all call it; other members need
  * not. */
 rdma_group *rdma_group_subset(rdma_group *group, const int *ranks, int count);

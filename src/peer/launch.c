@@ -202,9 +202,15 @@ int launch_read(struct launch *out)
 	return launch_name(l, out->group);
 }
 
-const char *rdma_launcher(void)
+const char *rdma_launcher(int *rank, int *size)
 {
 	const struct launcher *l = launcher_find();
+	struct launch launch = {.rank = -1, .size = -1};
+	bool refused = launch_read(&launch) != 0;
 
+	if (rank)
+		*rank = refused ? -1 : launch.rank;
+	if (size)
+		*size = refused ? -1 : launch.size;
 	return l ? l->name : NULL;
 }

@@ -98,11 +98,15 @@ static const char *said(const char *text)
 START_TEST(test_launch)
 {
 	struct launch got;
+	int rank, size;
 
 	environment(good[_i].variables);
 	ck_assert_msg(launch_read(&got) == 0, "%s", rdma_get_error());
 	ck_assert_str_eq(got.launcher, good[_i].launcher);
-	ck_assert_str_eq(said(rdma_launcher()), good[_i].launcher);
+	ck_assert_str_eq(said(rdma_launcher(NULL, NULL)), good[_i].launcher);
+	ck_assert_str_eq(said(rdma_launcher(&rank, &size)), good[_i].launcher);
+	ck_assert_int_eq(rank, good[_i].rank);
+	ck_assert_int_eq(size, good[_i].size);
 	ck_assert_int_eq(got.rank, good[_i].rank);
 	ck_assert_int_eq(got.size, good[_i].size);
 	ck_assert_str_eq(got.group, good[_i].group);
@@ -159,8 +163,13 @@ static const struct {
 START_TEST(test_refused)
 {
 	struct launch got;
+	int rank = 7, size = 7;
 
 	environment(bad[_i].variables);
+	rdma_launcher(&rank, &size);
+	ck_assert_int_eq(rank, -1);
+	ck_assert_int_eq(size, -1);
+	ck_assert_msg(strstr(rdma_get_error(), bad[_i].words), "%s", rdma_get_error());
 	ck_assert_int_eq(launch_read(&got), -1);
 	ck_assert_int_eq(rdma_get_errno(), EINVAL);
 	ck_assert_msg(strstr(rdma_get_error(), bad[_i].words), "%s", rdma_get_error());

@@ -71,7 +71,7 @@ static int work(rdma_group *group)
 int main(int argc, char **argv)
 {
 	char **words = argv + (argc > 0);
-	const char *launcher = rdma_launcher();
+	const char *launcher = rdma_launcher(NULL, NULL);
 	rdma_context *ctx = context(words), *other = NULL;
 	double begin = now_ms(), formed;
 	rdma_group *group, *second = NULL;

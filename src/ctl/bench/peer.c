@@ -359,8 +359,9 @@ static int command_bench(const struct ctl_arguments *arguments)
 {
 	rdma_options options;
 	rdma_context *ctx;
+	int size;
 
-	if (!rdma_launcher())
+	if (!rdma_launcher(NULL, &size) || size == 1) /* as is a shell in a step of Slurm */
 		return run_alone();
 	ctl_peer_options(&options); /* a rank of rdmarun or another launcher */
 	options.max_peers = RDMACTL_PEERS_MAX;
