@@ -49,7 +49,7 @@ void conn_group_post_receives(struct conn_group *group)
 
 /* Operations that one connection of the group may have outstanding: a message each way per credit, transfers, probes
  * and credit returns. */
-static uint32_t outstanding(const struct conn_group_attr *attr)
+static uint32_t work_outstanding(const struct conn_group_attr *attr)
 {
 	return 2u * (attr->credits + WIRE_RETURNS_MAX) + 4u + attr->transfers;
 }
@@ -82,10 +82,10 @@ static void group_fit(struct conn_group *group, const struct fabric_limits *limi
 	group->receives_max = group->attr.receives * limits->devices;
 	receives = 2ull * group->attr.receives;
 	rest = receives < limits->max_completions ? limits->max_completions - receives : 0;
-	group->completions_max = limits->devices * (uint32_t)MAX(rest, (uint64_t)outstanding(asked));
+	group->completions_max = limits->devices * (uint32_t)MAX(rest, (uint64_t)work_outstanding(asked));
 	group->completions = group->completions_max - MIN(dealt, group->completions_max);
 	group->attr.max_connections =
-		MIN(asked->max_connections, group->completions_max / (outstanding(asked) + group->pushes));
+		MIN(asked->max_connections, group->completions_max / (work_outstanding(asked) + group->pushes));
 	group->device_bound = group->attr.max_connections < asked->max_connections;
 }
 
@@ -149,7 +149,7 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 	first = attr->first_connections ? MIN(attr->first_connections, first) : first;
 	attr = &group->attr;
 	queue_attr.shared_depth = attr->receives;
-	queue_attr.completions = first * (outstanding(attr) + group->pushes);
+	queue_attr.completions = first * (work_outstanding(attr) + group->pushes);
 	queue_attr.completions = MIN(MAX(queue_attr.completions, attr->completions), limits.max_completions);
 	rc = fabric_queue_create(domain, &queue_attr, &group->queue);
 	if (rc != 0)

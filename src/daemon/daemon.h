@@ -12,6 +12,7 @@
 
 #include "service/service.h"
 
+#include <pthread.h>
 #include <time.h>
 
 struct daemon;
@@ -277,6 +278,21 @@ void fabrics_tick(struct daemon *daemon);
  * What can last there is the registration of all memory. 0 or EX_OSERR. */
 int fabrics_renew_start(struct daemon *daemon);
 void fabrics_renew_stop(struct daemon *daemon);
+
+/*
+ * facts.c: what this machine tells clients of itself, by the operation FACTS of the service ping.
+ */
+struct daemon_facts {
+	pthread_mutex_t lock;
+	size_t length;
+	char ports[WIRE_FACTS_MAX];
+	_Atomic uint64_t registered; /* bytes that devices pin at most */
+};
+
+/* Asks the devices anew: the main thread before workers start, then the thread that looks for devices. */
+void facts_look(struct daemon *daemon);
+/* For struct service_host. */
+size_t facts_tell(void *daemon, char out[static WIRE_FACTS_MAX]);
 
 /*
  * worker.c: a thread with connections.
@@ -554,6 +570,7 @@ struct daemon {
 		int stop; /* eventfd */
 		bool runs;
 	} renew;
+	struct daemon_facts facts;
 	unsigned fabrics, given_up; /* the latter behind the former, until the services have nothing of them any more */
 	struct missing missing[MISSING_MAX];
 	unsigned missings;

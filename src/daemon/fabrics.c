@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define RENEW_EVERY_MS 1000
+#define FACTS_EVERY 3 /* of these turns */
 
 static void keep_missing(struct daemon *d, const struct fabric_transport *transport, const char *address,
 			 const char *reason)
@@ -49,7 +50,7 @@ const char *fabrics_reason(const struct daemon *d, const struct fabric_transport
 	return "it is not among the transports";
 }
 
-static int make(struct daemon_fabric *f, const char *provider, const struct fabric_config *config)
+static int fabric_make(struct daemon_fabric *f, const char *provider, const struct fabric_config *config)
 {
 	/* Listening completes nothing: few completions, no receives. */
 	struct fabric_queue_attr attr = {.completions = 64};
@@ -85,7 +86,7 @@ static int open_provider(struct daemon *d, const char *provider)
 	struct daemon_fabric *f = &d->fabric[d->fabrics];
 	struct fabric_limits limits;
 	char devices[256];
-	int rc = make(f, provider, &config);
+	int rc = fabric_make(f, provider, &config);
 
 	if (rc != 0)
 		return rc;
@@ -177,10 +178,14 @@ static void *renew_run(void *arg)
 {
 	struct daemon *d = arg;
 	struct pollfd stop = {.fd = d->renew.stop, .events = POLLIN};
+	unsigned turns = 0;
 
-	while (poll(&stop, 1, RENEW_EVERY_MS) == 0)
+	while (poll(&stop, 1, RENEW_EVERY_MS) == 0) {
 		for (unsigned i = 0; i < d->fabrics; i++)
 			atomic_store(&d->fabric[i].devices, fabric_renew(d->fabric[i].fabric));
+		if (++turns % FACTS_EVERY == 0)
+			facts_look(d);
+	}
 	return NULL;
 }
 

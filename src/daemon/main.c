@@ -25,7 +25,7 @@ static const struct {
 	{daemon_ready, NULL},
 };
 
-static int serve(struct daemon *daemon)
+static int daemon_serve(struct daemon *daemon)
 {
 	size_t n = 0;
 	int rc = 0;
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 		return rc;
 	rc = daemon_configure(&daemon);
 	if (rc == 0 && !daemon.options.test && !daemon.options.print)
-		rc = serve(&daemon);
+		rc = daemon_serve(&daemon);
 	daemon_unconfigure(&daemon);
 	return rc;
 }

@@ -194,7 +194,7 @@ static const struct setting_table *table_at(unsigned i)
 }
 
 /* From the row that is next on. */
-static void settle(struct settings_walk *at)
+static void walk_settle(struct settings_walk *at)
 {
 	const struct setting_table *table = NULL;
 
@@ -214,14 +214,14 @@ struct settings_walk settings_walk(const struct config *config)
 {
 	struct settings_walk at = {.config = config};
 
-	settle(&at);
+	walk_settle(&at);
 	return at;
 }
 
 void settings_next(struct settings_walk *at)
 {
 	at->row++;
-	settle(at);
+	walk_settle(at);
 }
 
 int settings_make_room(struct config *config)

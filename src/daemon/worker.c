@@ -479,7 +479,7 @@ static void *worker_run(void *arg)
 	return NULL;
 }
 
-static void readable(void *arg)
+static void wake_readable(void *arg)
 {
 	(void)arg; /* the next turn progresses every group */
 }
@@ -596,7 +596,7 @@ static int worker_make_groups(struct worker *w)
 				 fabric_name(f->fabric), fit);
 		n = fabric_fds(conn_group_queue(w->group[i]), fds);
 		for (int k = 0; k < n && rc == 0; k++)
-			rc = worker_watch(w, fds[k], readable, w);
+			rc = worker_watch(w, fds[k], wake_readable, w);
 		if (rc != 0)
 			return rc;
 	}
@@ -615,7 +615,7 @@ static int worker_make_streams(struct worker *w)
 				   .clock = time_now};
 	int rc = stream_group_create(&attr, &w->streams);
 
-	return rc == 0 ? worker_watch(w, stream_group_fd(w->streams), readable, w) : rc;
+	return rc == 0 ? worker_watch(w, stream_group_fd(w->streams), wake_readable, w) : rc;
 }
 
 /* Beside one worker there is the client that asks it. */
@@ -696,7 +696,8 @@ int workers_start(struct daemon *d)
 	if (rc == 0)
 		rc = conn_munge_create(&d->munge);
 	streams_find_rdma(d);
-	process_check_memlock(memory_registered(d));
+	atomic_store(&d->facts.registered, memory_registered(d));
+	process_check_memlock(atomic_load(&d->facts.registered));
 	for (unsigned i = 0; rc == 0 && i < d->workers; i++)
 		rc = worker_start(d, i);
 	if (rc == 0)

@@ -303,6 +303,23 @@ unsigned fabric_renew(struct fabric *fabric);
 bool fabric_hold_devices(struct fabric *fabric);
 void fabric_release_devices(struct fabric *fabric);
 
+/* A port of a device, as it is now. */
+#define FABRIC_PORT_GIDS 4u
+struct fabric_port {
+	char device[64], firmware[64]; /* "": it has none */
+	unsigned number;
+	bool there; /* false: the device was taken away, and nothing else is known */
+	bool active, infiniband;
+	unsigned mtu, mtu_max; /* bytes of its packets, and of the longest that it could have */
+	char netdev[16];       /* "": none */
+	bool roce_2;           /* one of its GIDs is of RoCE v2 */
+	unsigned gids;         /* of those that are not of the link alone, the first */
+	char gid[FABRIC_PORT_GIDS][46];
+};
+
+/* How many there are in `out`, which has room for `most`. It asks the devices, which may take ms. Any thread. */
+unsigned fabric_ports(struct fabric *fabric, struct fabric_port *out, unsigned most);
+
 int fabric_domain_create(struct fabric *fabric, struct fabric_domain **out);
 void fabric_domain_destroy(struct fabric_domain *domain); /* regions first */
 struct fabric *fabric_domain_fabric(const struct fabric_domain *domain);
@@ -413,7 +430,20 @@ void fabric_endpoint_destroy(struct fabric_endpoint *endpoint);
  * sizes. If a region is deregistered while a peer uses it, the peer gets a remote access error. Deregistering never
  * blocks for long, and after it nothing touches the memory. */
 int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access, struct fabric_region **out);
+/* The same of memory of a device: what lies at `offset` of a dmabuf, for peers alone, never for a work request of this
+ * side. `addr` is the caller's name for it, where nothing is read or written; its offset in a page is that of `offset`.
+ * The descriptor stays the caller's; a copy is kept. Devices reach the memory where it is. Soft transports, where a
+ * processor moves the bytes, map the descriptor. -EINVAL: the range; -EBADF; -EOPNOTSUPP: a device, or the kernel,
+ * cannot do it, or the descriptor cannot be mapped; logged, with what to do. */
+struct fabric_dmabuf {
+	int fd;
+	uint64_t offset;
+};
+int fabric_register_dmabuf(struct fabric_domain *domain, const struct fabric_dmabuf *dmabuf, void *addr, size_t len,
+			   unsigned access, struct fabric_region **out);
 void fabric_deregister(struct fabric_region *region);
+/* The address by which a peer reaches what the caller of fabric_register() and its like names `addr`. */
+uint64_t fabric_region_named(const struct fabric_region *region, const void *addr);
 /* The key that the peer of `endpoint` must name to reach this region. */
 uint32_t fabric_region_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint);
 

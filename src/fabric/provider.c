@@ -37,6 +37,11 @@ static void no_release_devices(struct fabric *fabric)
 {
 }
 
+static unsigned no_ports(struct fabric *fabric, struct fabric_port *out, unsigned most)
+{
+	return 0;
+}
+
 static int no_domain_create(struct fabric *fabric, struct fabric_domain **out)
 {
 	return -EOPNOTSUPP;
@@ -181,6 +186,12 @@ static int no_register_memory(struct fabric_domain *domain, void *addr, size_t l
 	return -EOPNOTSUPP;
 }
 
+static int no_register_dmabuf(struct fabric_domain *domain, const struct fabric_dmabuf *dmabuf, void *addr, size_t len,
+			      unsigned access, struct fabric_region **out)
+{
+	return -EOPNOTSUPP;
+}
+
 static void no_deregister(struct fabric_region *region)
 {
 }
@@ -279,6 +290,7 @@ static const struct fabric_provider nothing = {
 	.renew = no_renew,
 	.hold_devices = no_hold_devices,
 	.release_devices = no_release_devices,
+	.ports = no_ports,
 	.domain_create = no_domain_create,
 	.domain_destroy = no_domain_destroy,
 	.queue_create = no_queue_create,
@@ -307,6 +319,7 @@ static const struct fabric_provider nothing = {
 	.disconnect = no_disconnect,
 	.endpoint_destroy = no_endpoint_destroy,
 	.register_memory = no_register_memory,
+	.register_dmabuf = no_register_dmabuf,
 	.deregister = no_deregister,
 	.region_rkey = no_region_rkey,
 	.window_open = no_window_open,

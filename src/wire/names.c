@@ -47,24 +47,24 @@ static const struct {
 	[WIRE_REASONS] = {"unknown", -ECONNREFUSED, false},
 };
 
-static unsigned known(unsigned reason)
+static unsigned known_reason(unsigned reason)
 {
 	return MIN(reason, (unsigned)WIRE_REASONS);
 }
 
 const char *wire_reason_name(unsigned reason)
 {
-	return reasons[known(reason)].name;
+	return reasons[known_reason(reason)].name;
 }
 
 int wire_reason_errno(unsigned reason)
 {
-	return reasons[known(reason)].error;
+	return reasons[known_reason(reason)].error;
 }
 
 bool wire_reason_final(unsigned reason)
 {
-	return reasons[known(reason)].final;
+	return reasons[known_reason(reason)].final;
 }
 
 static const struct {
@@ -114,5 +114,20 @@ bool wire_printable(const char *text, size_t len)
 	for (size_t i = 0; i < len; i++)
 		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
 			return false;
+	return true;
+}
+
+bool wire_facts_valid(const char *text, size_t len)
+{
+	static const char first[] = WIRE_FACTS_VERSION;
+	const char *end;
+
+	if (len < strlen(first) || len > WIRE_FACTS_MAX || memcmp(text, first, strlen(first)) != 0)
+		return false;
+	for (; len; len -= (size_t)(end + 1 - text), text = end + 1) {
+		end = memchr(text, '\n', len);
+		if (!end || !wire_printable(text, (size_t)(end - text)))
+			return false;
+	}
 	return true;
 }

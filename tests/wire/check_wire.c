@@ -629,6 +629,14 @@ static const struct {
 	{WIRE_OP_GET, {.push_max = 4095, .moves = true}, 4001, WIRE_WAY_MESSAGE},
 	{WIRE_OP_GET, {.push_max = 4095, .moves = true}, 4097, WIRE_WAY_NONE},
 	/* A GET_INTO names some: what a message takes comes by message, however short the memory is. */
+	{WIRE_OP_SET, {.message_max = 4085, .push_max = PUSHES, .moves = true, .direct = true}, 1, WIRE_WAY_REMOTE},
+	{WIRE_OP_SET, {.message_max = 4085, .push_max = PUSHES, .moves = true, .direct = true}, 0, WIRE_WAY_MESSAGE},
+	{WIRE_OP_PUT, {.message_max = 99, .ranges = 2, .moves = true, .direct = true}, 9, WIRE_WAY_PIECES},
+	{WIRE_OP_PUT, {.message_max = 99, .direct = true}, 1, WIRE_WAY_NONE},
+	{WIRE_OP_GET_INTO, {.named = 8, .moves = true, .direct = true}, 8, WIRE_WAY_REMOTE},
+	{WIRE_OP_GET_INTO, {.named = 8, .moves = true, .direct = true}, 9, WIRE_WAY_NONE},
+	{WIRE_OP_FETCH, {.named = 8, .moves = true, .direct = true}, 0, WIRE_WAY_MESSAGE},
+	{WIRE_OP_FETCH_PIECES, {.named = 8, .ranges = 2, .moves = true, .direct = true}, 1, WIRE_WAY_PIECES},
 	{WIRE_OP_GET_INTO, {.named = 1, .ranges = 1, .moves = true}, 4096, WIRE_WAY_MESSAGE},
 	{WIRE_OP_GET_INTO, {.named = 8192, .ranges = 1, .moves = true}, 4097, WIRE_WAY_REMOTE},
 	{WIRE_OP_GET_INTO, {.named = 8192, .ranges = 1, .moves = true}, 8192, WIRE_WAY_REMOTE},
@@ -739,6 +747,30 @@ START_TEST(test_run_head)
 }
 END_TEST
 
+START_TEST(test_facts)
+{
+	static const char longest[WIRE_FACTS_MAX + 1] = "facts 1\n";
+	static const struct {
+		const char *text;
+		size_t len;
+		bool valid;
+	} rows[] = {
+		{"facts 1\n", 8, true},
+		{"facts 1\nversion 7\n\n", 19, true},
+		{"facts 1\nversion 7\n\n", 17, false}, /* a line that is cut */
+		{"facts 1", 7, false},
+		{"facts 11\n", 9, false},
+		{"", 0, false},
+		{"facts 1\n\33\n", 10, false},
+		{longest, WIRE_FACTS_MAX, false},
+		{longest, WIRE_FACTS_MAX + 1, false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		ck_assert_msg(wire_facts_valid(rows[i].text, rows[i].len) == rows[i].valid, "row %zu", i);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("wire");
@@ -758,6 +790,7 @@ int main(void)
 	tcase_add_test(tc, test_accept_truncated);
 	tcase_add_test(tc, test_accept_bounds);
 	tcase_add_test(tc, test_reject_golden);
+	tcase_add_test(tc, test_facts);
 	tcase_add_test(tc, test_reject_other_version);
 	tcase_add_test(tc, test_reject_texts);
 	tcase_add_test(tc, test_reject_text_of_numbers);

@@ -566,6 +566,7 @@ const struct fabric_provider fabric_soft = {
 	.disconnect = soft_disconnect,
 	.endpoint_destroy = soft_endpoint_destroy,
 	.register_memory = soft_register,
+	.register_dmabuf = soft_register_dmabuf,
 	.deregister = soft_deregister,
 	.region_rkey = soft_rkey,
 	.window_open = soft_window_open,

@@ -276,9 +276,7 @@ static int verbs_domain_enter(struct verbs_domain *domain, unsigned device)
 	if (!domain->pd[device])
 		return -errno;
 	list_for_each (pos, &domain->regions) {
-		struct verbs_region *region = container_of(pos, struct verbs_region, member);
-		const struct fabric_region *r = &region->base;
-		int rc = verbs_mr_register(domain, device, r->addr, r->len, r->access, &region->mr[device]);
+		int rc = verbs_region_enter(container_of(pos, struct verbs_region, member), device);
 
 		if (rc != 0)
 			return rc;

@@ -119,6 +119,7 @@ struct verbs_region {
 	struct verbs_domain *domain;
 	struct list member;
 	struct ibv_mr *mr[VERBS_MAX_DEVICES]; /* NULL: the device is away, or took no more */
+	struct fabric_dmabuf dmabuf;          /* `fd` is a copy; -1: it is ordinary memory */
 };
 
 static inline struct ibv_mr *verbs_mr(const struct fabric_region *region, unsigned device)
@@ -358,9 +359,11 @@ static inline bool verbs_has_deferred(const struct verbs_endpoint *ep)
 int verbs_check_cm(void);
 /* What an error of the device means here: what it keeps of its queues is pinned, too. */
 const char *verbs_reason(int error, char text[static VERBS_REASON]);
-/* 0, or an error that was logged. */
-int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len, unsigned access,
-		      struct ibv_mr **out);
+/* `dmabuf`: in which it lies; NULL: in ordinary memory. 0, or an error that was logged. */
+int verbs_mr_register(const struct verbs_domain *domain, unsigned device, const struct fabric_dmabuf *dmabuf,
+		      void *addr, size_t len, unsigned access, struct ibv_mr **out);
+/* The same of a region, which has rights of its own, with this device. */
+int verbs_region_enter(struct verbs_region *region, unsigned device);
 
 /* async.c: events name a queue pair or a device of any thread; only watched ones are looked at. One lock is for what
  * the process has of all of them. */
@@ -427,6 +430,11 @@ void verbs_release_devices(struct fabric *fabric);
 void verbs_queue_list(struct verbs_queue *q);
 /* May any of the kernel's devices be opened? librdmacm never tries again what it could not open once. */
 bool verbs_any_is_there(void);
+
+/*
+ * ports.c
+ */
+unsigned verbs_ports(struct fabric *fabric, struct fabric_port *out, unsigned most);
 
 /* queue.c */
 int verbs_queue_create(struct fabric_domain *domain, const struct fabric_queue_attr *attr, struct fabric_queue **out);

@@ -96,9 +96,14 @@ static const struct setting settings[] = {
 	{"cluster.table", SETTING_STRING, AT(cluster_table), NULL, .check = setting_check_path,
 	 .sample = "/etc/rdmad.cluster",
 	 .help = "A table that says which server of a cluster has which keys: others' are refused, by every\n"
-		 "protocol. It is read at the start. Unset: all keys are this server's. See rdmad-cluster(7)."},
+		 "protocol. rdmactl reload reads it again. Unset: all keys are this server's. See\n"
+		 "rdmad-cluster(7)."},
 	{"cluster.node", SETTING_STRING, AT(cluster_node), NULL, .sample = "a",
 	 .help = "This server's name in that table."},
+	{"cluster.state", SETTING_STRING, AT(cluster_state), NULL, .check = setting_check_path,
+	 .sample = "/var/lib/rdmad/table",
+	 .help = "A file of rdmad's own, where the table that was served last is kept: no start serves an\n"
+		 "older one. Unset: only while the daemon runs."},
 
 	{"log.directory", SETTING_STRING, AT(directory), NULL, .check = check_directory, .sample = "/var/lib/rdmad",
 	 .help = "Where keys and values are kept on disk: a directory of rdmad's own, made if need be. Unset:\n"
@@ -240,7 +245,7 @@ int kv_shared_check(const void *values, uint64_t services)
 
 	(void)services;
 	if (rc == 0 && (rc = kv_cluster_open(values, &cluster)) == 0)
-		free(cluster);
+		kv_cluster_close(cluster);
 	if (rc == 0)
 		rc = directory_check(values);
 	return rc ? rc : status;
@@ -356,6 +361,8 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 		goto unmap;
 	if (kv_log_wanted(s))
 		rc = kv_log_open(s, shared->store, host, &shared->log);
+	if (rc == 0 && shared->cluster)
+		rc = kv_cluster_begin(shared->cluster, shared->store, host);
 	if (rc != 0)
 		goto destroy;
 	arena_register(shared, host);
@@ -371,7 +378,7 @@ free_regions:
 free_owners:
 	kv_owners_destroy(shared->owners);
 free_shared:
-	free(shared->cluster);
+	kv_cluster_close(shared->cluster);
 	free(shared);
 	return rc;
 }
@@ -387,7 +394,7 @@ void kv_shared_close(void *closed)
 	munmap(shared->arena, shared->arena_size);
 	free(shared->region);
 	kv_owners_destroy(shared->owners);
-	free(shared->cluster);
+	kv_cluster_close(shared->cluster);
 	free(shared);
 }
 
@@ -415,6 +422,8 @@ uint64_t kv_shared_tick(void *arg, uint64_t now)
 	for (unsigned n = 0; n < TICKS && next <= now; n++)
 		next = store_tick(store, now);
 	next = MIN(next, give_back(shared, now));
+	if (shared->cluster)
+		next = MIN(next, kv_cluster_tick(shared->cluster, now));
 	return store_flush_rest(store, now) ? now : next;
 }
 
