@@ -497,6 +497,27 @@ int control_open(struct daemon *daemon);
 void control_close(struct daemon *daemon);
 
 /*
+ * engine.c: what the nodes of a cluster agree by, between etcd and the service that has the keys. Main thread.
+ */
+struct engine;
+
+/* 0 or an exit status. Nothing where none is configured. What is served begins with the loop. */
+int engine_open(struct daemon *daemon);
+/* Says that this node is out, in a second at most. The workers have ended. */
+void engine_close(struct daemon *daemon);
+
+struct engine_report {
+	const char *state, *endpoint, *reason; /* a word; why it serves nothing, or has no answer: "" */
+	uint64_t asked, lost;                  /* transactions, and those of them without an answer */
+	uint64_t heard;                        /* ns since the last answer; TIME_NEVER: there was none */
+	uint64_t left;                         /* ns that it may serve for without another one; TIME_NEVER: for ever */
+	uint64_t epoch;                        /* of the table that is served by */
+	unsigned out;                          /* nodes of the table that are */
+};
+
+bool engine_report(const struct daemon *daemon, struct engine_report *out); /* false: there is none */
+
+/*
  * status.c: the state of the daemon as JSON, from what the workers report.
  */
 struct status {
@@ -591,6 +612,7 @@ struct daemon {
 	struct quota *sources;          /* connections; the main thread takes */
 	uint64_t refused[WIRE_REASONS]; /* before a worker saw them */
 	struct control *control;
+	struct engine *engine;          /* NULL: there is none */
 	struct metrics_server *metrics; /* NULL: not by HTTP */
 	uint64_t started;
 	time_t started_at, configured_at; /* by the system's clock: the start, and the last configuration that holds */

@@ -14,6 +14,7 @@ static const struct {
 	{metrics_open, metrics_close},                 /* by HTTP: from here on it tells that it loads */
 	{fabrics_open, fabrics_close},                 /* devices */
 	{daemon_services_start, daemon_services_stop}, /* what their connections will share */
+	{engine_open, engine_close},                   /* by which a cluster's nodes agree */
 	{workers_start, workers_stop},                 /* threads that serve connections */
 	{daemon_signals_start, NULL},                  /* from here on the end is in peace */
 	{listeners_open, listeners_close},             /* from here on clients come */

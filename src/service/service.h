@@ -15,6 +15,7 @@
 #define RDMAD_SERVICE_H
 
 #include "base/setting.h"
+#include "cluster/cluster.h"
 #include "conn/conn.h"
 #include "stream/stream.h"
 
@@ -126,6 +127,28 @@ struct service_door {
 	uint64_t rdma_memory;            /* registered for all of them, at most */
 };
 
+/* By what engine the nodes of a cluster agree, as configured. */
+struct service_engine {
+	const char *cluster, *node;
+	const char *state; /* a file of this node's; NULL: none */
+	const struct setting_list *endpoints;
+	const char *user, *password_file; /* NULL: none */
+	uint64_t period, spread_after;
+	bool lasting; /* serve on without it */
+};
+
+/* What the engine says to a service. Main thread. */
+struct service_cluster {
+	/* Serve the slots of the table that have a bit. NULL: of none. 0; or -errno, logged, and nothing changed. */
+	int (*change)(void *shared, const struct cluster_table *table, const uint8_t *slots);
+	/* Whether no worker goes by what was before. */
+	bool (*settled)(const void *shared);
+	/* Until then, by time_boot(). */
+	void (*until)(void *shared, uint64_t until);
+	/* The highest epoch that was ever served, as far as is known. */
+	uint64_t (*served)(const void *shared);
+};
+
 /* What a service counted, over one thread or several. */
 struct service_counts {
 	uint64_t of[WIRE_SERVICES][SERVICE_COUNTERS];
@@ -162,6 +185,9 @@ struct service {
 	/* Read files again that its settings name: 0, and in *changed the setting whose file has other content now; or
 	 * -errno, logged, and nothing changed. */
 	int (*reload)(void *shared, const char **changed);
+	/* Whether its keys are shared out by an engine, and what it is told then. NULL: it has none. */
+	bool (*engine)(const void *settings, struct service_engine *out);
+	const struct service_cluster *cluster;
 	/* Carry out a word of rdmactl's: 0, or -errno; -ENOENT: not one of its words. */
 	int (*command)(void *shared, const char *word);
 	/* What it adds to the answers of that name. `shared` is NULL when it is not open: memory and resources then say

@@ -54,7 +54,7 @@ static struct cluster_table *table_of(void *kv, const char *address)
 }
 
 /* What is there by a connection of its own: 0, or the error of opening it. */
-static int ask(const char *address, struct seen *s)
+static int ask_server(const char *address, struct seen *s)
 {
 	struct rdmad_options options;
 	void *kv;
@@ -77,7 +77,7 @@ static bool answers_for(const struct seen *s, unsigned slot)
 }
 
 /* The first servers: of a table's file, or of the one that the first host tells that answers. An exit status. */
-static int begin(const struct ctl_arguments *arguments)
+static int find_servers(const struct ctl_arguments *arguments)
 {
 	struct cluster_table table;
 	int rc = CTL_OK;
@@ -91,7 +91,7 @@ static int begin(const struct ctl_arguments *arguments)
 	for (int i = 0; i < MAX(arguments->count, 1) && !count; i++) {
 		const char *host = i < arguments->count ? arguments->text[i] : ctl.host;
 		struct seen first = {.reached = false};
-		int error = ask(host, &first);
+		int error = ask_server(host, &first);
 
 		rc = error ? ctl_fail_open(error, host) : first.table ? CTL_OK : CTL_FAILED;
 		if (first.table)
@@ -101,7 +101,7 @@ static int begin(const struct ctl_arguments *arguments)
 	return rc;
 }
 
-static json_t *describe(const struct seen *s)
+static json_t *describe_server(const struct seen *s)
 {
 	json_t *o = json_pack("{s:s, s:s}", "node", s->node.name, "address", s->node.address[CLUSTER_NATIVE]);
 	unsigned slots = 0;
@@ -135,7 +135,7 @@ static unsigned second_of(unsigned slot, unsigned *first)
 }
 
 /* The ranges for which two would answer; and how many slots none answers for that was reached. */
-static json_t *conflicts(unsigned *nobodys)
+static json_t *find_conflicts(unsigned *nobodys)
 {
 	json_t *list = json_array();
 
@@ -164,13 +164,13 @@ static int command_status(const struct ctl_arguments *arguments)
 	unsigned reached = 0, nobodys;
 	json_t *nodes, *both;
 	size_t ranges;
-	int rc = begin(arguments);
+	int rc = find_servers(arguments);
 
 	if (rc != CTL_OK)
 		return rc;
 	nodes = json_array();
 	for (unsigned i = 0; i < count && !ctl_interrupted(); i++) {
-		int error = ask(seen[i].node.address[CLUSTER_NATIVE], &seen[i]);
+		int error = ask_server(seen[i].node.address[CLUSTER_NATIVE], &seen[i]);
 
 		if (error && !ctl.json)
 			ctl_say("%s: %s", seen[i].node.name, *rdmad_error() ? rdmad_error() : strerror(-error));
@@ -180,9 +180,9 @@ static int command_status(const struct ctl_arguments *arguments)
 			highest = MAX(highest, seen[i].table->epoch);
 			add_nodes(seen[i].table); /* and they are asked behind these */
 		}
-		json_array_append_new(nodes, describe(&seen[i]));
+		json_array_append_new(nodes, describe_server(&seen[i]));
 	}
-	both = conflicts(&nobodys);
+	both = find_conflicts(&nobodys);
 	ranges = json_array_size(both);
 	rc = ctl_print(json_pack("{s:I, s:I, s:i, s:i, s:i, s:o, s:o}", "epoch", (json_int_t)highest, "lowest_epoch",
 				 (json_int_t)MIN(lowest, highest), "reached", reached, "not_reached", count - reached,

@@ -39,14 +39,37 @@ static void view_count(struct kv_view *view)
 		view->slots += own;
 		view->sweeping += old;
 		view->waiting += own && old;
-		if (own && !old && !view->out)
+		if (own && !old && !bit_get(view->held, slot) && !view->out)
 			bit_set(view->here, slot);
 	}
 }
 
-/* A view of the table; `before`: the one that it follows, NULL: none. */
-static int view_make(const struct kv_cluster *cluster, const struct cluster_table *table, const struct kv_view *before,
-		     struct kv_view **out)
+static void view_free(struct kv_view *view)
+{
+	if (view)
+		free(view->closed);
+	free(view);
+}
+
+/* With an engine, what there is when its word is too old: the same table, and nothing of it here. */
+static int view_close(const struct kv_cluster *cluster, struct kv_view *view)
+{
+	if (!cluster->fenced)
+		return 0;
+	view->closed = malloc(sizeof(*view));
+	if (!view->closed)
+		return log_fail(-ENOMEM, "kv", "no memory for a table");
+	*view->closed = *view;
+	view->closed->closed = NULL;
+	view->closed->out = true;
+	view->closed->sweeping = CLUSTER_SLOTS; /* no key is shown */
+	memset(view->closed->here, 0, sizeof(view->closed->here));
+	return 0;
+}
+
+/* A view of the table; `before`: the one that it follows, NULL: none; `slots`: bits of what may be here, NULL: all. */
+static int view_make(const struct kv_cluster *cluster, const struct cluster_table *table, const uint8_t *slots,
+		     const struct kv_view *before, struct kv_view **out)
 {
 	struct kv_view *view = calloc(1, sizeof(*view));
 	int length;
@@ -61,16 +84,23 @@ static int view_make(const struct kv_cluster *cluster, const struct cluster_tabl
 				   table->epoch, cluster->name)
 			: cluster_print(table, view->text);
 	if (length < 0) {
-		free(view);
+		view_free(view);
 		return length;
 	}
+	for (unsigned i = 0; slots && i < KV_SLOT_BYTES; i++)
+		view->held[i] = (uint8_t)~slots[i];
 	view->length = (uint32_t)length;
 	view->number = before ? before->number + 1 : 1;
 	list_init(&view->node);
 	for (unsigned slot = 0; before && slot < CLUSTER_SLOTS; slot++)
-		if (bit_get(before->old, slot) || (bit_get(before->here, slot) && table->owner[slot] != view->self))
+		if (bit_get(before->old, slot) ||
+		    (bit_get(before->here, slot) && (table->owner[slot] != view->self || bit_get(view->held, slot))))
 			bit_set(view->old, slot);
 	view_count(view);
+	if (view_close(cluster, view) != 0) {
+		view_free(view);
+		return -ENOMEM;
+	}
 	*out = view;
 	return 0;
 }
@@ -95,12 +125,40 @@ static int check_order(const struct cluster_table *before, const struct cluster_
 	return 0;
 }
 
+/* The main thread's, whatever the time. */
+static const struct kv_view *view_now(const struct kv_cluster *cluster)
+{
+	return atomic_load(&cluster->view);
+}
+
 /*
  * Open and close
  */
 
+static int check_engine(const struct kv_settings *s)
+{
+	if (!s->cluster_name || !s->cluster_node || !s->cluster_endpoints.count || s->cluster_table)
+		return log_fail(
+			-EINVAL, "kv",
+			"cluster.engine: it needs cluster.endpoints, cluster.name and cluster.node, and has the "
+			"table itself, so that cluster.table stays unset");
+	if (!words_is_name(s->cluster_name, CLUSTER_NAME_MAX) || !words_is_name(s->cluster_node, CLUSTER_NAME_MAX))
+		return log_fail(-EINVAL, "kv",
+				"cluster.name and cluster.node have letters, digits and \"._-\", %u at most",
+				CLUSTER_NAME_MAX);
+	return 0;
+}
+
 static int check_settings(const struct kv_settings *s)
 {
+	if (s->cluster_engine != KV_ENGINE_NONE && check_engine(s) != 0)
+		return -EINVAL;
+	if (s->cluster_engine != KV_ENGINE_NONE && kv_log_wanted(s))
+		return log_fail(-EINVAL, "kv",
+				"cluster.engine and log.policy or log.save_at_exit: keys of slots that have another "
+				"server meanwhile would come back from the log; set one of them");
+	if (s->cluster_engine != KV_ENGINE_NONE)
+		return 0;
 	if (!s->cluster_table || !s->cluster_node)
 		return log_fail(-EINVAL, "kv",
 				"cluster.table and cluster.node: set both, which table there is and which of its nodes "
@@ -113,7 +171,7 @@ static int check_settings(const struct kv_settings *s)
 }
 
 /* What was served before this process lives, if that is known. */
-static int check_state(const struct kv_cluster *cluster, const struct kv_view *view)
+static int check_state(struct kv_cluster *cluster, const struct kv_view *view)
 {
 	struct kv_view *before;
 	char by[512];
@@ -133,9 +191,14 @@ static int check_state(const struct kv_cluster *cluster, const struct kv_view *v
 	else
 		rc = cluster_print(&before->table, before->text);
 	snprintf(by, sizeof(by), " (%.500s)", cluster->state);
+	if (rc > 0 && cluster->fenced) {
+		cluster->served = before->table.epoch;
+		before->table.epoch = 0; /* the engine's table is yet to come */
+	}
 	if (rc > 0)
 		rc = check_order(&before->table, &view->table,
-				 (uint32_t)rc == view->length && memcmp(before->text, view->text, view->length) == 0,
+				 cluster->fenced || ((uint32_t)rc == view->length &&
+						     memcmp(before->text, view->text, view->length) == 0),
 				 by);
 	free(before);
 	return rc;
@@ -147,9 +210,31 @@ static int view_load(const struct kv_cluster *cluster, struct kv_view **out)
 	int rc = table ? cluster_load(cluster->file, table) : -ENOMEM;
 
 	if (rc == 0)
-		rc = view_make(cluster, table, NULL, out);
+		rc = view_make(cluster, table, NULL, NULL, out);
 	free(table);
 	return rc;
+}
+
+/* What there is before the engine was asked: a table of this node alone, and nothing of it. */
+static int view_begin(const struct kv_cluster *cluster, const char *name, struct kv_view **out)
+{
+	struct kv_view *view = calloc(1, sizeof(*view));
+
+	if (!view)
+		return -ENOMEM;
+	strcpy(view->table.name, name);
+	strcpy(view->table.node[0].name, cluster->name);
+	view->table.count = 1;
+	memset(view->table.owner, 0xff, sizeof(view->table.owner)); /* CLUSTER_ABSENT */
+	view->number = 1;
+	view->out = true;
+	list_init(&view->node);
+	if (view_close(cluster, view) != 0) {
+		view_free(view);
+		return -ENOMEM;
+	}
+	*out = view;
+	return 0;
 }
 
 int kv_cluster_open(const struct kv_settings *s, struct kv_cluster **out)
@@ -159,7 +244,7 @@ int kv_cluster_open(const struct kv_settings *s, struct kv_cluster **out)
 	int rc;
 
 	*out = NULL;
-	if (!s->cluster_table && !s->cluster_node && !s->cluster_state)
+	if (!s->cluster_table && !s->cluster_node && !s->cluster_state && s->cluster_engine == KV_ENGINE_NONE)
 		return 0;
 	rc = check_settings(s);
 	if (rc != 0)
@@ -171,11 +256,12 @@ int kv_cluster_open(const struct kv_settings *s, struct kv_cluster **out)
 		.file = s->cluster_table, .name = s->cluster_node, .state = s->cluster_state, .settled = true};
 	list_init(&cluster->threads);
 	list_init(&cluster->replaced);
-	rc = view_load(cluster, &view);
+	cluster->fenced = s->cluster_engine != KV_ENGINE_NONE;
+	rc = cluster->fenced ? view_begin(cluster, s->cluster_name, &view) : view_load(cluster, &view);
 	if (rc == 0)
 		rc = check_state(cluster, view);
 	if (rc != 0) {
-		free(view);
+		view_free(view);
 		free(cluster);
 		return rc == -ENOMEM ? rc : -EINVAL; /* the setting is wrong, however the file fails */
 	}
@@ -190,7 +276,7 @@ int kv_cluster_begin(struct kv_cluster *cluster, struct store *store, const stru
 	cluster->store = store;
 	cluster->soon = host->soon;
 	cluster->arg = host->arg;
-	return cluster->state ? cluster_save(cluster->state, &kv_cluster_view(cluster)->table) : 0;
+	return cluster->state && !cluster->fenced ? cluster_save(cluster->state, &view_now(cluster)->table) : 0;
 }
 
 static void free_replaced(struct kv_cluster *cluster)
@@ -199,7 +285,7 @@ static void free_replaced(struct kv_cluster *cluster)
 		struct kv_view *view = list_first(&cluster->replaced, struct kv_view, node);
 
 		list_del(&view->node);
-		free(view);
+		view_free(view);
 	}
 }
 
@@ -209,7 +295,7 @@ void kv_cluster_close(struct kv_cluster *cluster)
 		return;
 	must(list_empty(&cluster->threads));
 	free_replaced(cluster);
-	free(atomic_load(&cluster->view));
+	view_free(atomic_load(&cluster->view));
 	free(cluster);
 }
 
@@ -274,16 +360,20 @@ static void publish(struct kv_cluster *cluster, struct kv_view *view)
 		cluster->soon(cluster->arg);
 }
 
-static struct kv_view *view_copy(const struct kv_view *of)
+static struct kv_view *view_copy(const struct kv_cluster *cluster, const struct kv_view *of)
 {
 	struct kv_view *view = malloc(sizeof(*view));
 
-	if (view) {
-		*view = *of;
-		view->number++;
-		list_init(&view->node);
-	}
-	return view;
+	if (!view)
+		return NULL;
+	*view = *of;
+	view->closed = NULL;
+	view->number++;
+	list_init(&view->node);
+	if (view_close(cluster, view) == 0)
+		return view;
+	free(view);
+	return NULL;
 }
 
 /* A slot is lost whose keys are here. */
@@ -297,7 +387,7 @@ static void lose(struct kv_cluster *cluster, const struct kv_view *view)
 /* In no table: all that is here is lost. */
 static int go_out(struct kv_cluster *cluster, const struct kv_view *before)
 {
-	struct kv_view *view = before->out ? NULL : view_copy(before);
+	struct kv_view *view = before->out ? NULL : view_copy(cluster, before);
 
 	if (before->out)
 		return 0;
@@ -314,10 +404,10 @@ static int go_out(struct kv_cluster *cluster, const struct kv_view *before)
 	return 0;
 }
 
-int kv_cluster_change(struct kv_shared *shared, const struct cluster_table *table)
+int kv_cluster_change(struct kv_shared *shared, const struct cluster_table *table, const uint8_t *slots)
 {
 	struct kv_cluster *cluster = shared->cluster;
-	const struct kv_view *before = cluster ? kv_cluster_view(cluster) : NULL;
+	const struct kv_view *before = cluster ? view_now(cluster) : NULL;
 	struct kv_view *view;
 	bool same;
 	int rc;
@@ -326,15 +416,15 @@ int kv_cluster_change(struct kv_shared *shared, const struct cluster_table *tabl
 		return log_fail(-EOPNOTSUPP, "kv", "this server is of no cluster: set cluster.table and cluster.node");
 	if (!table)
 		return go_out(cluster, before);
-	rc = view_make(cluster, table, before, &view);
+	rc = view_make(cluster, table, slots, before, &view);
 	if (rc != 0)
 		return rc;
 	same = view->length == before->length && memcmp(view->text, before->text, view->length) == 0;
 	rc = check_order(&before->table, table, same, "");
 	if (rc == 0 && cluster->state && !same)
 		rc = cluster_save(cluster->state, table);
-	if (rc != 0 || (same && !before->out)) {
-		free(view);
+	if (rc != 0 || (same && !before->out && memcmp(view->held, before->held, sizeof(view->held)) == 0)) {
+		view_free(view);
 		return rc;
 	}
 	publish(cluster, view);
@@ -349,7 +439,7 @@ bool kv_cluster_settled(const struct kv_shared *shared, uint64_t *epoch)
 	const struct kv_cluster *cluster = shared->cluster;
 
 	if (epoch)
-		*epoch = kv_cluster_view(cluster)->table.epoch;
+		*epoch = view_now(cluster)->table.epoch;
 	return cluster->settled || all_passed(cluster);
 }
 
@@ -360,18 +450,60 @@ int kv_shared_reload(void *of, const char **changed)
 	uint64_t number;
 	int rc;
 
-	if (!shared->cluster)
+	if (!shared->cluster || shared->cluster->fenced)
 		return 0;
 	table = malloc(sizeof(*table));
 	number = atomic_load(&shared->cluster->number);
 	rc = table ? cluster_load(shared->cluster->file, table) : -ENOMEM;
 	if (rc == 0)
-		rc = kv_cluster_change(shared, table);
+		rc = kv_cluster_change(shared, table, NULL);
 	free(table);
 	if (number != atomic_load(&shared->cluster->number))
 		*changed = "cluster.table";
 	return rc;
 }
+
+/*
+ * What an engine says
+ */
+
+bool kv_cluster_engine(const void *settings, struct service_engine *out)
+{
+	const struct kv_settings *s = settings;
+
+	*out = (struct service_engine){.cluster = s->cluster_name,
+				       .node = s->cluster_node,
+				       .state = s->cluster_state,
+				       .endpoints = &s->cluster_endpoints,
+				       .user = s->cluster_user,
+				       .password_file = s->cluster_password_file,
+				       .period = s->cluster_period,
+				       .spread_after = s->cluster_spread_after,
+				       .lasting = s->cluster_fence == KV_FENCE_NONE};
+	return s->cluster_engine != KV_ENGINE_NONE;
+}
+
+static int engine_change(void *shared, const struct cluster_table *table, const uint8_t *slots)
+{
+	return kv_cluster_change(shared, table, slots);
+}
+
+static bool engine_settled(const void *shared)
+{
+	return kv_cluster_settled(shared, NULL);
+}
+
+static void engine_until(void *shared, uint64_t until)
+{
+	atomic_store(&((struct kv_shared *)shared)->cluster->until, until);
+}
+
+static uint64_t engine_served(const void *shared)
+{
+	return ((const struct kv_shared *)shared)->cluster->served;
+}
+
+const struct service_cluster kv_service_cluster = {engine_change, engine_settled, engine_until, engine_served};
 
 /*
  * The sweep
@@ -385,7 +517,7 @@ static bool is_old(void *arg, const void *key, size_t key_len)
 /* All keys of slots that were lost are gone: those that are this server's again are served. False: no memory. */
 static bool sweep_end(struct kv_cluster *cluster, uint64_t now)
 {
-	struct kv_view *before = atomic_load(&cluster->view), *view = view_copy(before);
+	struct kv_view *before = atomic_load(&cluster->view), *view = view_copy(cluster, before);
 
 	if (!view)
 		return false;
@@ -425,7 +557,7 @@ uint64_t kv_cluster_tick(struct kv_cluster *cluster, uint64_t now)
 	}
 	if (!cluster->settled)
 		return now;
-	return kv_cluster_view(cluster)->sweeping ? sweep(cluster, now) : TIME_NEVER;
+	return view_now(cluster)->sweeping ? sweep(cluster, now) : TIME_NEVER;
 }
 
 /*
@@ -454,7 +586,7 @@ int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct 
 
 void kv_cluster_report(const struct kv_cluster *cluster, struct service_report *report)
 {
-	const struct kv_view *view = kv_cluster_view(cluster);
+	const struct kv_view *view = view_now(cluster);
 
 	report->begin(report, "cluster");
 	report->text(report, "name", view->table.name);

@@ -34,6 +34,11 @@ struct kv_settings {
 	uint64_t eviction;                  /* enum store_eviction */
 	char *cluster_table, *cluster_node; /* NULL: it is of no cluster */
 	char *cluster_state;                /* NULL: what was served is known no longer than the process lives */
+	uint64_t cluster_engine;            /* enum kv_engine */
+	struct setting_list cluster_endpoints;
+	char *cluster_name, *cluster_user, *cluster_password_file;
+	uint64_t cluster_period, cluster_spread_after;
+	uint64_t cluster_fence; /* enum kv_fence */
 
 	/* The log's */
 	char *directory; /* NULL: there is none */
@@ -49,6 +54,10 @@ struct kv_settings {
 enum kv_policy { KV_POLICY_NONE, KV_POLICY_INTERVAL, KV_POLICY_ALWAYS };
 enum kv_on_error { KV_ERROR_STOP, KV_ERROR_READ_ONLY };
 enum kv_recover { KV_RECOVER_REFUSE, KV_RECOVER_PREFIX };
+
+/* By what the servers of a cluster agree, in place of a file; and what holds while that cannot be asked. */
+enum kv_engine { KV_ENGINE_NONE, KV_ENGINE_ETCD };
+enum kv_fence { KV_FENCE_STRICT, KV_FENCE_NONE };
 
 struct kv_log;
 struct kv_chunk;
@@ -90,6 +99,8 @@ struct kv_view {
 	bool out;                    /* it answers for none of its slots: kv_cluster_change(NULL) */
 	uint8_t here[KV_SLOT_BYTES]; /* bits: what it answers for */
 	uint8_t old[KV_SLOT_BYTES];  /* what is sweeping */
+	uint8_t held[KV_SLOT_BYTES]; /* its own, that another server has not let go of */
+	struct kv_view *closed;      /* the same table, of which nothing is here; NULL where there is no engine */
 	uint64_t number;             /* of views so far */
 	struct list node;            /* in kv_cluster's list of those that were replaced */
 	uint32_t length;
@@ -100,6 +111,9 @@ struct kv_view {
 struct kv_cluster {
 	struct kv_view *_Atomic view;
 	_Atomic uint64_t number; /* the view's */
+	bool fenced;             /* there is an engine, and what is here is here until then: */
+	_Atomic uint64_t until;  /* by time_boot() */
+	uint64_t served;         /* the epoch that `state` had at the start */
 	const char *file, *name; /* the settings': the table's path, this node's name, */
 	const char *state;       /* the path of what was served last; NULL: none */
 	struct store *store;
@@ -260,24 +274,35 @@ int kv_cluster_begin(struct kv_cluster *cluster, struct store *store, const stru
  *
  * Slots that are gained begin empty. One that still has keys of before it was lost is refused until these are gone.
  *
- * NULL: this server is in no table, as far as is known: all its slots are lost, and stay in the table. A later call
- * with a table, also with the same one, gives it those that it has there, empty.
+ * `slots`: bits of its own that it serves, as others have not let go of the rest yet; NULL: all.
+ *
+ * NULL as table: this server is in no table, as far as is known: all its slots are lost, and stay in the table. A later
+ * call with a table, also with the same one, gives it those that it has there, empty.
  */
-int kv_cluster_change(struct kv_shared *shared, const struct cluster_table *table);
+int kv_cluster_change(struct kv_shared *shared, const struct cluster_table *table, const uint8_t *slots);
 /* Whether no worker goes by a former table any more; *epoch (may be NULL): that of the one that all go by then. Main
  * thread. */
 bool kv_cluster_settled(const struct kv_shared *shared, uint64_t *epoch);
 /* Reads cluster.table again: as service->reload. */
 int kv_shared_reload(void *shared, const char **changed);
+/* service->engine(), and what it is told. */
+bool kv_cluster_engine(const void *settings, struct service_engine *out);
+extern const struct service_cluster kv_service_cluster;
 /* Its clock, as kv_shared_tick(). */
 uint64_t kv_cluster_tick(struct kv_cluster *cluster, uint64_t now);
 /* A worker's thread joins before it runs: main thread. It passes between two of its turns. */
 void kv_cluster_join(struct kv_cluster *cluster, struct kv_thread *thread);
 void kv_cluster_pass(struct kv_thread *thread);
 
+/* The view that a request goes by. With an engine it depends on the time, which is asked behind the request's coming:
+ * a process may be stopped anywhere. */
 static inline const struct kv_view *kv_cluster_view(const struct kv_cluster *cluster)
 {
-	return atomic_load_explicit(&cluster->view, memory_order_acquire);
+	const struct kv_view *view = atomic_load_explicit(&cluster->view, memory_order_acquire);
+
+	if (likely(!cluster->fenced) || time_boot() < atomic_load_explicit(&cluster->until, memory_order_acquire))
+		return view;
+	return view->closed;
 }
 
 /* Whether this server answers for the slot. */

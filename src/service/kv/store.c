@@ -31,6 +31,23 @@ static const char *const policies[] = {
 static const char *const errors[] = {[KV_ERROR_STOP] = "stop", [KV_ERROR_READ_ONLY] = "read-only", NULL};
 static const char *const recovers[] = {[KV_RECOVER_REFUSE] = "refuse", [KV_RECOVER_PREFIX] = "prefix", NULL};
 
+static const char *const engines[] = {[KV_ENGINE_NONE] = "none", [KV_ENGINE_ETCD] = "etcd", NULL};
+static const char *const fences[] = {[KV_FENCE_STRICT] = "strict", [KV_FENCE_NONE] = "none", NULL};
+
+static bool check_endpoint(const char *text, char *why, size_t size)
+{
+	struct address address;
+	bool good;
+
+	log_hush_begin();
+	good = strncmp(text, "http://", 7) == 0 && address_parse(text + 7, &address) == 0 && !*address.scheme &&
+	       !address.path;
+	log_hush_end();
+	if (!good)
+		snprintf(why, size, "\"%s\" is not http://HOST:PORT", text);
+	return good;
+}
+
 static bool check_directory(const char *text, char *why, size_t size)
 {
 	if (text[0] == '/')
@@ -104,6 +121,26 @@ static const struct setting settings[] = {
 	 .sample = "/var/lib/rdmad/table",
 	 .help = "A file of rdmad's own, where the table that was served last is kept: no start serves an\n"
 		 "older one. Unset: only while the daemon runs."},
+
+	{"cluster.engine", SETTING_CHOICE, AT(cluster_engine), "none", .choices = engines,
+	 .help = "What the servers of a cluster agree by on which has which keys, in place of a file: \"etcd\", whose\n"
+		 "table rdmactl cluster apply changes while all run. See rdmad-cluster(7)."},
+	{"cluster.endpoints", SETTING_LIST, AT(cluster_endpoints), NULL, .check = check_endpoint,
+	 .sample = "http://10.0.0.9:2379", .help = "Where it is: one is asked after the other. TLS is not spoken."},
+	{"cluster.name", SETTING_STRING, AT(cluster_name), NULL, .sample = "kv",
+	 .help = "The cluster's name there. cluster.node is this server's, as above."},
+	{"cluster.period", SETTING_TIME, AT(cluster_period), "10s", TIME_S, 600 * TIME_S,
+	 .help = "A server that was silent for so long is out. Each says four times in it that it is there, and\n"
+		 "serves for half of it without an answer. The same for all servers of a cluster."},
+	{"cluster.spread_after", SETTING_TIME, AT(cluster_spread_after), "60s", 0, 30 * 24 * 3600 * TIME_S,
+	 .help = "The slots of a server that is out for so long go to the others, empty. \"0\": they wait for it."},
+	{"cluster.fence", SETTING_CHOICE, AT(cluster_fence), "strict", .choices = fences,
+	 .help = "\"strict\": a server that has no answer for half a period serves nothing, so that no key ever has\n"
+		 "two servers; \"none\": it goes on, for keys whose values never change."},
+	{"cluster.user", SETTING_STRING, AT(cluster_user), NULL, .sample = "rdmad",
+	 .help = "A user of etcd; unset: none is named."},
+	{"cluster.password_file", SETTING_STRING, AT(cluster_password_file), NULL, .check = setting_check_path,
+	 .sample = "/etc/rdmad.etcd", .help = "Its password: the first line of a file that only rdmad can read."},
 
 	{"log.directory", SETTING_STRING, AT(directory), NULL, .check = check_directory, .sample = "/var/lib/rdmad",
 	 .help = "Where keys and values are kept on disk: a directory of rdmad's own, made if need be. Unset:\n"

@@ -72,6 +72,12 @@ static bool is_within(const struct resp_client *c)
 	return resp_multi_open(c) || c->out != &c->thread->out;
 }
 
+/* Whether the command goes on now, or after the others. */
+static bool may_go_on(const struct resp_client *c)
+{
+	return is_within(c) || stream_time_left(c->stream);
+}
+
 /* An answer tells of all that there is. */
 static void tells_all(struct resp_client *c)
 {
@@ -181,7 +187,7 @@ int resp_do_keys(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 		return -ENOMEM;
 	do {
 		step_on(c, step, pattern_of(&argv[1]));
-	} while (!step->done && !step->found.failed && (is_within(c) || stream_time_left(c->stream)));
+	} while (!step->done && !step->found.failed && may_go_on(c));
 	if (!step->done && !step->found.failed)
 		return -EAGAIN;
 	if (step->found.failed) {
