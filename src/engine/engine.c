@@ -23,6 +23,7 @@
 #define AWAY_MS (24u * 3600 * 1000)
 #define LOOK_MOST (2 * TIME_S) /* what came before the end, and what a device flushes, take several turns */
 #define READS_IN 16            /* large values that the server fetches at once */
+#define RENEW_EVERY TIME_S     /* a look at the devices */
 
 struct engine {
 	struct engine_head head; /* first: engine.h looks there */
@@ -162,6 +163,16 @@ void engine_fabric_release(struct engine_fabric *fabric)
 		return;
 	fabric_close(fabric->fabric);
 	free(fabric);
+}
+
+void engine_fabric_renew(struct engine_fabric *fabric, uint64_t now)
+{
+	if (likely(now < atomic_load_explicit(&fabric->renew_due, memory_order_relaxed)) ||
+	    atomic_exchange(&fabric->renewing, true))
+		return;
+	atomic_store(&fabric->renew_due, now + RENEW_EVERY);
+	fabric_renew(fabric->fabric);
+	atomic_store(&fabric->renewing, false);
 }
 
 static struct conn_group_attr engine_group_attr(const struct fabric_transport *transport,
@@ -466,6 +477,7 @@ static int engine_progress(struct engine *engine, uint64_t now)
 	must(!engine->running);
 	engine->turns++;
 	engine->running = true;
+	engine_fabric_renew(engine->fabric, now);
 	if (unlikely(!list_empty(&engine->deferred)))
 		work = engine_deliver(engine);
 	work += conn_group_progress(engine->group, now);
@@ -482,12 +494,14 @@ uint64_t engine_turns(const struct engine *engine)
 
 int engine_serve(struct engine *engine)
 {
+	uint64_t now = time_now();
 	int work;
 
 	must(!engine->running);
 	engine_own(&engine->head);
 	engine->head.serving = true;
-	work = conn_group_progress(engine->group, time_now());
+	engine_fabric_renew(engine->fabric, now);
+	work = conn_group_progress(engine->group, now);
 	engine->head.serving = false;
 	engine_disown(&engine->head);
 	return work;

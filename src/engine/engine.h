@@ -40,6 +40,8 @@ struct deferred {
 struct engine_fabric {
 	struct fabric *fabric;
 	_Atomic unsigned holders;
+	_Atomic uint64_t renew_due; /* when to look for devices that are gone or back */
+	atomic_bool renewing;       /* a thread does */
 };
 
 /* Something to be done at a time, by the caller's turn. Embedded in what knows what; unlinked: not set. */
@@ -469,6 +471,9 @@ int engine_fabric_open(const struct fabric_transport *transport, const struct en
 		       struct engine_fabric **out);
 void engine_fabric_hold(struct engine_fabric *fabric);
 void engine_fabric_release(struct engine_fabric *fabric);
+/* In each turn: once a second one of the threads that have the fabric gives back what was removed, and takes what has
+ * come back. Meanwhile the queues wake their threads for it. */
+void engine_fabric_renew(struct engine_fabric *fabric, uint64_t now);
 
 int engine_create(const struct fabric_transport *transport, const struct engine_options *options, struct engine **out);
 /* One holder more, with a thread if its options ask for one. */
@@ -486,9 +491,10 @@ struct door {
 	struct engine_fabric *fabric; /* for the engines of accepted clients */
 	struct fabric_domain *domain;
 	struct fabric_queue *queue;
-	struct fabric_listener *listener[ADDRESS_SOCKETS];
-	struct address_socket at[ADDRESS_SOCKETS]; /* of each listener; the port may be another */
+	struct fabric_listener *listener[ADDRESS_SOCKETS]; /* NULL: its device was removed, and is waited for */
+	struct address_socket at[ADDRESS_SOCKETS];         /* of each listener */
 	unsigned listeners;
+	uint64_t again; /* when to listen again, where one is NULL */
 };
 
 struct doors {

@@ -5,6 +5,8 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 
+#define AGAIN (100 * TIME_MS) /* between two tries to listen, while a device is away */
+
 int door_watch(const char *room, int epoll, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN};
@@ -17,10 +19,40 @@ int door_watch(const char *room, int epoll, int fd)
 	return -error;
 }
 
+/* The device of a listener was removed: it listens again when it can. */
+static void door_lost(struct door *door, struct fabric_listener **listener)
+{
+	unsigned number = (unsigned)(listener - door->listener);
+
+	((struct sockaddr_in *)&door->at[number].sa)->sin_port = htons(fabric_listener_port(*listener));
+	fabric_listener_close(*listener);
+	*listener = NULL;
+}
+
+static void door_listen_again(struct door *door, uint64_t now)
+{
+	if (now < door->again)
+		return;
+	door->again = now + AGAIN;
+	log_hush_begin();
+	for (unsigned i = 0; i < door->listeners; i++)
+		if (!door->listener[i])
+			fabric_listen(door->queue, (struct sockaddr *)&door->at[i].sa, door->at[i].len,
+				      &door->listener[i], &door->listener[i]);
+	log_hush_end();
+}
+
 int door_poll(struct door *door)
 {
 	struct fabric_completion completion;
+	uint64_t now = time_now();
 
+	engine_fabric_renew(door->fabric, now);
+	for (unsigned i = 0; i < door->listeners; i++)
+		if (unlikely(!door->listener[i])) {
+			door_listen_again(door, now);
+			break;
+		}
 	return fabric_poll(door->queue, &completion, 1);
 }
 
@@ -33,6 +65,8 @@ int door_next(struct door *door, enum wire_service service, struct wire_request 
 	*out = NULL;
 	if (!fabric_next_event(door->queue, &event))
 		return 0;
+	if (event.type == FABRIC_REMOVED && event.context)
+		door_lost(door, event.context);
 	if (event.type != FABRIC_REQUEST)
 		return 1;
 	reason = wire_request_decode(request, event.data, event.data_len);
@@ -95,7 +129,7 @@ static int door_listen(struct door *door, struct address *address)
 			continue;
 		if (!address->path)
 			sa->sin_port = htons(address->port);
-		rc = fabric_listen(door->queue, (struct sockaddr *)sa, at[i].len, NULL, listener);
+		rc = fabric_listen(door->queue, (struct sockaddr *)sa, at[i].len, listener, listener);
 		if (rc == 0 && !address->path)
 			address->port = fabric_listener_port(*listener);
 		door->at[door->listeners] = at[i];

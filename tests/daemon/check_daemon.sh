@@ -613,12 +613,16 @@ test_limits() {
 		ends 69 "RDMA is required and missing" "$rdmad" -c "$dir/rdmad.conf"
 		configure
 		ends 69 "cannot listen on rdma" "$rdmad" -c "$dir/rdmad.conf" -l rdma://127.0.0.1
-		listen=(rdma://192.0.2.1:7471) configure
+		kept=("${listen[@]}") listen=(rdma://192.0.2.1:7471)
+		configure
+		listen=("${kept[@]}")
 		start_daemon
 		grep -q "rdma 192.0.2.1:7471: no RDMA device has this address, and nothing listens there .*RD-5010" "$dir/log" ||
 			fail "nothing is said of an address that no device has: $(cat "$dir/log")"
 		control status | jq -e '.missing[] | select(.transport == "rdma")' >/dev/null || fail "status does not say that RDMA is missing"
-		server=unix://$dir/rdmad.sock expect 0 ping --count 1
+		server=unix://$dir/rdmad.sock
+		expect 0 ping --count 1
+		server=''
 		stop_daemon
 	fi
 	configure

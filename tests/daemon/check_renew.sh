@@ -230,6 +230,33 @@ try_late_second() {
 	rdma link delete rxe7 && ip link delete late
 }
 
+# Programs of librdmad that live on: a client that keeps its handle, and one that listens. Neither holds the device, and both
+# have it again.
+try_library() {
+	local port=7600 pid
+	begin
+	"$builddir/tests/daemon/devices" keep "$rdma" >"$dir/kept" 2>"$dir/kept-err" &
+	clients=($!)
+	"$rdmactl" channel listen -q -c 2 "rdma://0.0.0.0:$port/test" >"$dir/listened" 2>"$dir/listen-err" &
+	clients+=($!)
+	wait_for "a client by RDMA" grep -qx rdma "$dir/kept"
+	wait_for "a listener of channels" "$rdmactl" channel push -q -f "$dir/value" "rdma://$RDMAD_GUEST_ADDR:$port/test" 2>/dev/null
+	take_away
+	wait_for "the client's loss" grep -qx "not served" "$dir/kept"
+	for pid in "${clients[@]}"; do
+		ended "$pid" && fail "a program ended with the device: $(tail -n 3 "$dir"/*-err)"
+	done
+	put_back
+	wait_for "RDMA in status" listens
+	wait_for "the client by RDMA again" eval '[[ $(grep -cx rdma "$dir/kept") == 2 ]]'
+	wait_for "the listener of channels again" "$rdmactl" channel push -q -f "$dir/value" "rdma://$RDMAD_GUEST_ADDR:$port/test" 2>/dev/null
+	kill "${clients[0]}" && wait "${clients[0]}" 2>/dev/null
+	wait "${clients[1]}" || fail "the listener of channels: $(cat "$dir/listen-err")"
+	cat "$dir"/value{,} | cmp -s - "$dir/listened" || fail "channels: other bytes came"
+	clients=()
+	stop_daemon
+}
+
 # Where it is required nothing starts without.
 try_required() {
 	local listen=("rdma://$RDMAD_GUEST_ADDR:7471")
@@ -245,7 +272,7 @@ try_required() {
 }
 
 case ${1-} in
-'') cases=(link late_link late_second late required address quiet removal) ;;
+'') cases=(link late_link late_second late required address quiet library removal) ;;
 *) cases=("$@") ;;
 esac
 for case in "${cases[@]}"; do

@@ -1,8 +1,9 @@
 /*
- * devices.c: what check_devices.sh has programs for.
+ * devices.c: what check_devices.sh and check_renew.sh have programs for.
  *   devices serve PORT N         rdma_lib: accepts N peers by any device, one after another, and sends back what each sends
  *   devices ask ADDRESS PORT     rdma_lib: one of these peers
  *   devices fork ADDRESS         librdmad: a handle by RDMA, and what the child of a fork can do
+ *   devices keep SERVER          librdmad: a handle that is kept connected; tells by what it is served, and when it is not
  */
 #include "rdma_lib.h"
 #include <rdmad/kv.h>
@@ -139,6 +140,29 @@ static int fork_after(const char *address)
 	return 0;
 }
 
+/* Until it is killed. */
+static int keep(const char *server)
+{
+	bool before = false;
+	char *value;
+	void *kv;
+
+	if (kv_open((char *)server, &kv) != 0 || kv_keep_connected(kv, 3600 * 1000000ull) != 0 ||
+	    kv_set(kv, "kept", "value") != 0)
+		return failed("kv_open", rdmad_error());
+	while (true) {
+		bool served = kv_get(kv, "kept", &value) == 0;
+
+		if (served)
+			kv_release(value);
+		if (served != before)
+			printf("%s\n", served ? kv_transport(kv) : "not served");
+		fflush(stdout);
+		before = served;
+		usleep(20000);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	fill();
@@ -148,6 +172,8 @@ int main(int argc, char **argv)
 		return ask(argv[2], atoi(argv[3]));
 	if (argc == 3 && strcmp(argv[1], "fork") == 0)
 		return fork_after(argv[2]);
-	fprintf(stderr, "usage: devices serve PORT N | ask ADDRESS PORT | fork ADDRESS\n");
+	if (argc == 3 && strcmp(argv[1], "keep") == 0)
+		return keep(argv[2]);
+	fprintf(stderr, "usage: devices serve PORT N | ask ADDRESS PORT | fork ADDRESS | keep SERVER\n");
 	return 2;
 }

@@ -221,6 +221,8 @@ static void verbs_listeners_lose(struct verbs_queue *q)
 
 void verbs_queue_take_losses(struct verbs_queue *q)
 {
+	bool away = false;
+
 	verbs_queue_follow(q);
 	for (unsigned i = 0; i < q->count; i++) {
 		struct verbs_cq *cq = &q->cq[i];
@@ -234,9 +236,13 @@ void verbs_queue_take_losses(struct verbs_queue *q)
 		} else if (failure) {
 			verbs_cq_lose(cq, failure);
 		}
-		if (cq->removed)
+		if (cq->removed) {
+			away = true;
 			verbs_cq_renew(cq);
+		}
 	}
+	if (away)
+		verbs_wake_next(q, time_now());
 }
 
 void verbs_cm_lose(struct verbs_queue *q, const char *why)

@@ -519,6 +519,7 @@ static void verbs_cq_return(struct verbs_cq *cq)
 	reason = log_hush_end();
 	if (rc == 0) {
 		cq->removed = cq->lost = cq->complained = false;
+		cq->queue->returned = true;
 		return;
 	}
 	if (!cq->complained)

@@ -32,6 +32,8 @@
 #define VERBS_RNR_FOREVER 7
 #define VERBS_MIN_RNR_TIMER 12           /* 0.64 ms; the default of 0 is 655 ms */
 #define VERBS_CLOSING_NS (500 * TIME_MS) /* a flush may never end */
+#define VERBS_AWAY_NS TIME_S /* while a device is away its queues wake their owners, so that they look for it */
+#define VERBS_BACK_NS (200 * TIME_MS)    /* and once more behind its return: their listeners may come back, too */
 #define VERBS_RETIRED_NS (100 * TIME_MS) /* some devices never say that a queue pair took its last receive */
 
 /* What fabric_renew() knows of a device. */
@@ -208,6 +210,7 @@ struct verbs_queue {
 	struct fabric_queue_attr attr;
 	unsigned count;  /* of the fabric's devices; it follows that in the queue's own thread */
 	bool lists;      /* was the fabric's first one: see verbs_queue_list() */
+	bool returned;   /* a device came back since the last wake */
 	bool widened;    /* and its owner was not told yet */
 	bool complained; /* of what keeps it from following */
 	struct verbs_cq cq[VERBS_MAX_DEVICES];
@@ -458,6 +461,8 @@ void verbs_cq_renew(struct verbs_cq *cq);
 
 /* wait.c */
 void verbs_queue_wake(struct verbs_queue *q, uint64_t ns);
+/* At the next deadline. */
+void verbs_wake_next(struct verbs_queue *q, uint64_t now);
 bool verbs_moving(struct fabric_queue *queue);
 int verbs_arm(struct fabric_queue *queue);
 bool verbs_hung_up(struct fabric_endpoint *endpoint);

@@ -86,12 +86,18 @@ void verbs_queue_wake(struct verbs_queue *q, uint64_t ns)
  */
 
 /* The next deadline; a retired endpoint past it waits only for the next empty poll, which this wakes for. */
-static void verbs_wake_next(struct verbs_queue *q, uint64_t now)
+void verbs_wake_next(struct verbs_queue *q, uint64_t now)
 {
 	uint64_t when = TIME_NEVER;
 
+	for (unsigned i = 0; i < q->count; i++)
+		if (q->cq[i].removed)
+			when = now + VERBS_AWAY_NS;
+	if (q->returned)
+		when = MIN(when, now + VERBS_BACK_NS);
+	q->returned = false;
 	if (!list_empty(&q->closing))
-		when = MAX(list_first(&q->closing, struct verbs_endpoint, closing)->deadline, now + 1);
+		when = MIN(when, MAX(list_first(&q->closing, struct verbs_endpoint, closing)->deadline, now + 1));
 	if (!list_empty(&q->retired))
 		when = MIN(when, MAX(list_first(&q->retired, struct verbs_endpoint, member)->deadline, now + TIME_MS));
 	if (when != TIME_NEVER)

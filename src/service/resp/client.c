@@ -370,6 +370,7 @@ static bool fast_set(struct resp_client *c, const struct resp_arg *argv)
 static void client_answered(struct resp_client *c, unsigned id)
 {
 	resp_count(&c->thread->calls[id]);
+	c->thread->part.count[resp_commands[id].group]++;
 	text_gate_answered(&c->gate, c->thread->timed.class, c->since, c->tells);
 }
 

@@ -310,6 +310,7 @@ static void count_kept(struct resp_client *c)
 		const struct kept *kept = m->kept[i];
 
 		resp_count(kept->rejected ? &thread->rejected[kept->command->id] : &thread->calls[kept->command->id]);
+		thread->part.count[kept->command->group]++;
 		if (kept->failed && !kept->rejected)
 			resp_count(&thread->failed[kept->command->id]);
 		if (kept->failed)

@@ -164,10 +164,26 @@ static int resp_take(struct service_part *part, struct stream_group *group, stru
 	return rc;
 }
 
+/* By the groups of commands. */
+static const char *const counters[] = {
+	[RESP_STRING] = "resp_strings",
+	[RESP_GENERIC] = "resp_generic",
+	[RESP_CONNECTION] = "resp_connection",
+	[RESP_SERVER] = "resp_server",
+	[RESP_TRANSACTIONS] = "resp_transactions",
+	[RESP_PUBSUB_GROUP] = "resp_pubsub",
+	[RESP_SCRIPTING] = "resp_scripting",
+	[RESP_CLUSTER] = "resp_cluster",
+	[RESP_HASH] = "resp_hashes",
+	[RESP_HASH + 1] = NULL,
+};
+_Static_assert(ARRAY_SIZE(counters) - 1 <= SERVICE_COUNTERS, "a service has so many counters");
+
 const struct service service_resp = {
 	.id = WIRE_RESP,
 	.help = "keys and values for Redis's clients",
 	.settings = &resp_settings,
+	.counters = counters,
 	.descriptors = text_descriptors,
 	.open = resp_open,
 	.close = resp_close,

@@ -139,6 +139,11 @@ test_durations() {
 	wait_for "no commands" took resp 0 0 0
 	talk resp 'SET x 1\r\nGET x\r\nGET none\r\nKEYS *\r\nMULTI\r\nSET y 1\r\nGET y\r\nEXEC\r\nECHO end\r\n' end
 	wait_for "durations of Redis's commands" took resp 4 2 1 # MULTI and ECHO beside both GETs; EXEC is one of those that write
+	has 'rdmad_requests_total{service="resp",operation="strings"}' 5
+	has 'rdmad_requests_total{service="resp",operation="generic"}' 1
+	has 'rdmad_requests_total{service="resp",operation="transactions"}' 2
+	has 'rdmad_requests_total{service="resp",operation="connection"}' 1
+	has 'rdmad_requests_total{service="resp",operation="hashes"}' 0
 	talk resp "*3\\r\\n\$3\\r\\nSET\\r\\n\$1\\r\\nx\\r\\n\$100000\\r\\n$long\\r\\nECHO end\\r\\n" end
 	wait_for "that of a long value" took resp 5 3 1
 	wait_for "its way" has_moved resp
@@ -146,6 +151,7 @@ test_durations() {
 	wait_for "durations of memcached's commands" took memcached 3 3 1
 	wait_for "the way of a long value" has_moved memcached
 	expect 0 metrics
+	has 'rdmad_requests_total{service="memcached",operation="incr_hit"}' 1
 	has 'rdmad_request_duration_seconds_count{service="gpu",class="job"}' 0
 	expect 0 bench gpu -n 20 -m rpc
 	expect 0 metrics
