@@ -291,6 +291,9 @@ FUNCTIONS["kv_outstanding"] = (c_size_t, [c_void_p])
 FUNCTIONS["kv_fd"] = (c_int, [c_void_p])
 FUNCTIONS["kv_arm"] = (c_int, [c_void_p])
 FUNCTIONS["kv_cluster_table"] = (c_int, [c_void_p, POINTER(c_uint64), POINTER(c_void_p)])
+
+KV_CLUSTER_MISS = 1
+FUNCTIONS["kv_cluster_flags"] = (c_int, [c_void_p, c_uint])
 FUNCTIONS["kv_status_text"] = (c_char_p, [c_int])
 FUNCTIONS["kv_status_answered"] = (c_int, [c_int])
 FUNCTIONS["kv_transport"] = (c_char_p, [c_void_p])

@@ -70,7 +70,7 @@ def options_of(*, key: str | os.PathLike[str] | None, require_rdma: bool, requir
 
 #: Of a Store, beside the address.
 OPTIONS = ("key", "require_rdma", "require_encryption", "timeout", "connect_timeout", "reconnect", "poll",
-           "progress_thread")
+           "progress_thread", "miss")
 
 
 def options_among(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def options_among(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"reconnect": math.inf, **{name: config[name] for name in OPTIONS if name in config}}
 
 
-def open_handle(address: str, options: d.rdmad_options, reconnect: float | None) -> int:
+def open_handle(address: str, options: d.rdmad_options, reconnect: float | None, miss: bool = False) -> int:
     handle = ctypes.c_void_p()
     status = library.kv_open_options(address.encode(), options, None, handle)
     if status == -errno.ENOENT:
@@ -90,6 +90,7 @@ def open_handle(address: str, options: d.rdmad_options, reconnect: float | None)
     assert handle.value
     if reconnect is not None:
         library.kv_keep_connected(handle, 2**64 - 1 if math.isinf(reconnect) else microseconds(reconnect))
+    library.kv_cluster_flags(handle, d.KV_CLUSTER_MISS if miss else 0)
     return handle.value
 
 
@@ -197,15 +198,16 @@ class Batch(Requests):
 
 
 class Store:
-    """One connection to an rdmad. Any threads may use it; one at a time is served.
+    """One connection to an rdmad, or to all of a cluster. Any threads may use it; one at a time is served.
 
-    ``address`` is HOST[:PORT], rdma://HOST[:PORT], tcp://HOST[:PORT] or unix:///PATH. Times are in seconds. ``reconnect``:
-    for how long to try to connect again when the connection has ended; None: not at all.
+    ``address`` is HOST[:PORT], rdma://HOST[:PORT], tcp://HOST[:PORT] or unix:///PATH; or cluster:ADDRESS,... or
+    cluster:/PATH, of a table. Times are in seconds. ``reconnect``: for how long to try to connect again when the connection
+    has ended; None: not at all. ``miss``: what a server of a cluster has that cannot be reached is not there.
     """
 
     def __init__(self, address: str = "127.0.0.1", *, key: str | os.PathLike[str] | None = None, require_rdma: bool = False,
                  require_encryption: bool = False, timeout: float = 30.0, connect_timeout: float = 5.0,
-                 reconnect: float | None = None, poll: float | None = None, progress_thread: bool = False):
+                 reconnect: float | None = None, poll: float | None = None, progress_thread: bool = False, miss: bool = False):
         options = options_of(key=key, require_rdma=require_rdma, require_encryption=require_encryption, timeout=timeout,
                              connect_timeout=connect_timeout, poll=poll, progress_thread=progress_thread)
         self._handle: int | None = None
@@ -224,7 +226,7 @@ class Store:
         self._version = ctypes.c_uint64()
         self._version_at = ctypes.addressof(self._version)
         self._large: dict[bytes, int] = {}
-        self._address, self._opening = address, (address, options, reconnect)
+        self._address, self._opening = address, (address, options, reconnect, miss)
         self._handle = open_handle(*self._opening)
 
     def __enter__(self) -> "Store":

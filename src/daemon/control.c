@@ -35,6 +35,7 @@ struct client {
 	int fd;
 	struct loop_watch *watch, *timer;
 	const struct command *command;
+	json_t *acted;       /* the answer of a command that acted, and waits for the workers */
 	uint64_t connection; /* the argument of a command that needs one */
 	char line[WIRE_CONTROL_LINE];
 	size_t used;
@@ -42,11 +43,12 @@ struct client {
 	size_t length, sent;
 };
 
-/* `answer` makes the object, from what the workers reported where `needs` says so; `after` acts
- * once the answer is on its way. */
+/* `answer` makes the object, from what the workers reported where `needs` says so, or `act` makes it before: where
+ * NEEDS_TURN says so, it is the answer when each worker has ended the turn in which that was. `after` acts once the
+ * answer is on its way. */
 struct command {
 	const char *name;
-	enum { NEEDS_NOTHING, NEEDS_STATS, NEEDS_LIST, NEEDS_HOT, NEEDS_CONNECTION, NEEDS_END } needs;
+	enum { NEEDS_NOTHING, NEEDS_TURN, NEEDS_STATS, NEEDS_LIST, NEEDS_HOT, NEEDS_CONNECTION, NEEDS_END } needs;
 	json_t *(*answer)(const struct status *status);
 	json_t *(*act)(struct daemon *daemon);
 	void (*after)(struct daemon *daemon);
@@ -133,7 +135,7 @@ static const struct command commands[] = {
 	{"memory", NEEDS_STATS, .answer = status_memory_json},
 	{"resources", NEEDS_STATS, .answer = status_resources_json},
 	{"metrics", NEEDS_STATS, .answer = metrics_json},
-	{"reload", NEEDS_NOTHING, .act = reload_answer},
+	{"reload", NEEDS_TURN, .act = reload_answer},
 	{"hot-begin", NEEDS_NOTHING, .act = hot_begin},
 	{"hot", NEEDS_HOT, .answer = status_hot_json},
 	{"slow", NEEDS_NOTHING, .act = status_slow_json},
@@ -159,6 +161,8 @@ static void client_close(struct client *c)
 	c->control->count--;
 	c->control = NULL;
 	free(c->answer);
+	json_decref(c->acted);
+	c->acted = NULL;
 	if (!c->asking)
 		free(c);
 }
@@ -210,10 +214,16 @@ static void status_gathered(void *arg, struct status *status)
 	struct client *c = arg;
 
 	c->asking = false;
-	if (!c->control)
+	if (!c->control) {
 		free(c); /* it went away meanwhile */
-	else
+	} else if (c->acted) {
+		json_t *acted = c->acted;
+
+		c->acted = NULL;
+		client_answer(c, acted);
+	} else {
 		client_answer(c, c->command->answer(status));
+	}
 }
 
 static const struct command *command_find(const char *name)
@@ -262,6 +272,13 @@ static void client_command(struct client *c)
 	if (command->needs >= NEEDS_CONNECTION && units_parse_number(argument, 1, UINT64_MAX, &c->connection) != 0) {
 		client_answer(c, json_pack("{s:s}", "error", "it takes the id of a connection: see rdmactl conn list"));
 		return;
+	}
+	if (command->needs == NEEDS_TURN) {
+		c->acted = command->act(c->control->daemon);
+		if (!c->acted) {
+			client_answer(c, NULL);
+			return;
+		}
 	}
 	/* Only its end matters until the answer. */
 	loop_change_fd(c->watch, 0);

@@ -47,10 +47,14 @@ struct service_host {
 	const struct service_shared *shared; /* what services with a lower number made */
 	uint64_t connections;                /* that the daemon takes */
 	uint64_t poll; /* how long a thread that waits may poll before it sleeps; TIME_NEVER: for ever */
+	/* What this machine tells clients of itself, of WIRE_FACTS_MAX bytes at most: how many. Any thread, as long as
+	 * the service is open. NULL: it tells nothing. */
+	size_t (*facts)(void *arg, char out[static WIRE_FACTS_MAX]);
 	/* NULL: not wanted. */
 	void (*busy)(void *arg, const char *with); /* opening takes long, and gets on */
 	void (*fatal)(void *arg,
 		      int error); /* from any thread: the process is to end, with the exit status of that errno */
+	void (*soon)(void *arg);  /* main thread: the services' tick() is called at once */
 	void *arg;
 };
 
@@ -73,8 +77,9 @@ struct service_shared {
 struct service_part {
 	const struct service *service;
 	struct service_thread *thread;
-	void *shared;    /* what service->open() made */
-	unsigned active; /* what wants turns: service_part_join(), service_part_leave() */
+	void *shared;       /* what service->open() made */
+	unsigned active;    /* what wants turns: service_part_join(), service_part_leave() */
+	_Atomic bool asked; /* for one: service_part_ask() */
 	/* ns from which on a request is slow: service_slow_add(); TIME_NEVER where hot keys alone are looked for. 0: no
 	 * request is timed, and of none is told */
 	uint64_t slow;
@@ -89,8 +94,9 @@ struct service_part {
 
 /* What one worker thread has of all services. */
 struct service_thread {
-	uint64_t now;    /* set by the worker before each turn of its groups */
-	unsigned active; /* of all parts */
+	uint64_t now;       /* set by the worker before each turn of its groups */
+	unsigned active;    /* of all parts */
+	_Atomic bool asked; /* of one of them */
 	/* Jobs that other processes or threads of this machine have for connections of this thread: meanwhile it polls
 	 * for longer, because waking up twice costs more than most jobs, and yields. Services count up and down. */
 	unsigned busy;
@@ -153,6 +159,9 @@ struct service {
 	unsigned (*descriptors)(const void *settings);
 	/* Bytes that it registers with each device when it opens. */
 	uint64_t (*registered)(const void *settings);
+	/* Read files again that its settings name: 0, and in *changed the setting whose file has other content now; or
+	 * -errno, logged, and nothing changed. */
+	int (*reload)(void *shared, const char **changed);
 	/* Carry out a word of rdmactl's: 0, or -errno; -ENOENT: not one of its words. */
 	int (*command)(void *shared, const char *word);
 	/* What it adds to the answers of that name. `shared` is NULL when it is not open: memory and resources then say
@@ -170,7 +179,8 @@ struct service {
 	int (*fd)(const struct service_part *part);
 	void (*readable)(struct service_part *part);
 	/* What follows is called only while part->active is not 0. */
-	/* After each turn of the groups. How much was done: 0 says that it may be time to sleep. */
+	/* After each turn of the groups, and behind service_part_ask(). How much was done: 0 says that it may be time
+	 * to sleep. */
 	int (*progress)(struct service_part *part);
 	/* When progress() must be called though nothing comes. */
 	uint64_t (*deadline)(const struct service_part *part);
@@ -243,6 +253,8 @@ int service_shared_open(struct service_shared *shared, const struct service_host
 void service_shared_close(struct service_shared *shared);
 /* The word is that of one of them: its answer; else -ENOENT. */
 int service_shared_command(struct service_shared *shared, const char *word);
+/* service->reload() of the one that has it. */
+int service_shared_reload(struct service_shared *shared, const char **changed);
 /* When to be called again; TIME_NEVER: no need. */
 uint64_t service_shared_tick(struct service_shared *shared, uint64_t now);
 
@@ -299,7 +311,9 @@ void service_thread_end(struct service_thread *thread);
 /* After each turn of the groups. */
 static inline int service_thread_progress(struct service_thread *thread)
 {
-	return unlikely(thread->active) ? service_thread_turn(thread) : 0;
+	bool asked = atomic_load_explicit(&thread->asked, memory_order_relaxed);
+
+	return unlikely(thread->active | asked) ? service_thread_turn(thread) : 0;
 }
 
 /*
@@ -442,6 +456,14 @@ static inline void service_part_join(struct service_part *part)
 	must(service_part_is_mine(part));
 	part->active++;
 	part->thread->active++;
+}
+
+/* Any thread: what this one writes is seen in a call of progress() that comes, between two requests. The thread may
+ * sleep: to wake it is the caller's. */
+static inline void service_part_ask(struct service_part *part)
+{
+	atomic_store(&part->asked, true);
+	atomic_store(&part->thread->asked, true);
 }
 
 static inline void service_part_leave(struct service_part *part)

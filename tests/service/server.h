@@ -32,8 +32,9 @@ struct services_options {
 	enum store_eviction eviction; /* as a rule, none */
 	struct fabric_domain *domain; /* the arena is registered there; NULL: nowhere, and there are no large values */
 	struct gpu_service *gpu;      /* stays the caller's; NULL: gpu is not enabled */
-	struct channel_settings channel; /* members that are 0: the default */
-	struct meeting_settings peer;    /* the same */
+	struct channel_settings channel;                             /* members that are 0: the default */
+	struct meeting_settings peer;                                /* the same */
+	size_t (*facts)(void *arg, char out[static WIRE_FACTS_MAX]); /* NULL: as a server of an earlier version */
 	/* Of the log, as in the settings; `directory` NULL: none. `fatal`: as the daemon hears of it. */
 	struct {
 		const char *directory;
@@ -45,7 +46,7 @@ struct services_options {
 		const struct wal_files *files;
 		void (*fatal)(void *arg, int error);
 	} log;
-	const char *cluster_table, *cluster_node; /* as in the settings; NULL: of no cluster */
+	const char *cluster_table, *cluster_node, *cluster_state; /* as in the settings; NULL: of no cluster */
 };
 
 struct services {
@@ -99,6 +100,7 @@ const struct kv_hold *services_hold(const struct services *services);
  */
 struct server_options {
 	const char *transport;            /* "unix", "abstract", "rdma" at $RDMAD_GUEST_ADDR; NULL: "tcp" */
+	const char *path;                 /* of "unix", in a folder of the test's; NULL: in one of its own */
 	struct services_options services; /* `domain` is the server's own, unless: */
 	bool no_large;                    /* the arena is not registered */
 	struct conn_group_attr group;     /* see server_group_attr */

@@ -15,6 +15,9 @@ void *kv_keep_value(struct kv *kv, const void *value, size_t value_len)
 {
 	char *kept;
 
+	for (unsigned i = 0; unlikely(kv->nodes) && kv_part(kv, i); i++)
+		if (kv_part(kv, i)->lent && value == landing_data(kv_part(kv, i)->lent))
+			return kv_keep_value(kv_part(kv, i), value, value_len);
 	if (!kv->lent || value != landing_data(kv->lent))
 		return value_copy(value, value_len);
 	kept = landing_data(kv->lent);
@@ -51,7 +54,8 @@ static int call_submit(struct blocking *b)
 	return request_submit(call->kv, call->ask, &call->request);
 }
 
-static int call_run(struct kv *kv, struct ask *ask, struct kv_call *call)
+/* The call at one server. */
+static int call_run_at(struct kv *kv, struct ask *ask, struct kv_call *call)
 {
 	int rc;
 
@@ -63,6 +67,8 @@ static int call_run(struct kv *kv, struct ask *ask, struct kv_call *call)
 	call->ask = ask;
 	call->kv = kv;
 	kv_enter(kv);
+	if (unlikely(kv->whole && !kv->taking)) /* no answer will be waited for, and so nothing would connect it */
+		engine_turn(kv->engine);
 	/* A request that was not carried out because the connection ended is sent again on the next, if there is to
 	 * be one. */
 	do {
@@ -71,9 +77,16 @@ static int call_run(struct kv *kv, struct ask *ask, struct kv_call *call)
 		rc = engine_block(kv->engine, &call->b, TIME_NEVER);
 		if (call->b.taken && !call->b.done)
 			request_orphan(kv, call->request);
-	} while ((rc == -ESHUTDOWN || rc == -ENOTCONN) && call->b.done && !kv->closed && kv->keep);
+	} while ((rc == -ESHUTDOWN || rc == -ENOTCONN) && call->b.done && !kv->closed && kv_keep(kv));
 	kv_leave(kv);
 	return rc;
+}
+
+static int call_run(struct kv *kv, struct ask *ask, struct kv_call *call)
+{
+	if (unlikely(kv->nodes))
+		return kv_route_call(kv, ask, call, call_run_at);
+	return call_run_at(kv, ask, call);
 }
 
 int kv_call(struct kv *kv, int begun, struct ask *ask, struct kv_call *call)

@@ -173,6 +173,8 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 	}
 	if (record->status == WIRE_TOO_LARGE && operations[r->op].size >= SIZE_TOLD)
 		return request_get_again(kv, r, record, body);
+	if (record->status == WIRE_MOVED && kv->whole && kv_route_moved(kv, r, record, body))
+		return 0;
 	kv->disk_full = record->status == WIRE_DISK_FULL;
 	if (record->status == WIRE_OVER_QUOTA && record->length >= sizeof(kv->quota))
 		memcpy(&kv->quota, body, sizeof(kv->quota));
@@ -312,6 +314,13 @@ KV_INLINE struct ask ask_copy(const struct ask *ask)
 	};
 }
 
+KV_INLINE int ask_route(struct kv *kv, const struct ask *ask, struct request **taken)
+{
+	struct ask routed = ask_copy(ask);
+
+	return kv_route(kv, &routed, taken);
+}
+
 KV_INLINE int ask_submit(struct kv *kv, const struct ask *ask, struct request **taken)
 {
 	int rc = ask_check(kv, ask), direct = 0;
@@ -319,7 +328,9 @@ KV_INLINE int ask_submit(struct kv *kv, const struct ask *ask, struct request **
 
 	must(engine_entered(kv->engine));
 	must(ask->head_len == operations[ask->op].head);
-	if (device_memory() && rc == 0)
+	if (unlikely(rc != 0))
+		return rc == KV_ROUTED ? ask_route(kv, ask, taken) : rc;
+	if (device_memory())
 		rc = direct = kv_direct(kv, ask);
 	if (unlikely(rc < 0))
 		return rc;

@@ -57,7 +57,8 @@ extern "C" {
 
 /*
  * The five calls. servername is host[:port] (RDMA where both ends have it, else software), rdma://host[:port],
- * tcp://host[:port] or unix:///path. -ECONNREFUSED nothing listens there, -EOPNOTSUPP the server has no kv, -EUSERS too
+ * tcp://host[:port] or unix:///path; or cluster:ADDRESS[,ADDRESS...] or cluster:/path/of/table, all servers of a
+ * cluster by one handle, see below. -ECONNREFUSED nothing listens there, -EOPNOTSUPP the server has no kv, -EUSERS too
  * many connections, -ESHUTDOWN it takes no more ...: librdmad(3) lists all errors of opening a handle.
  */
 int kv_open(char *servername, void **kv_handle);
@@ -599,13 +600,28 @@ int kv_fd(const RDMAD_KV_ANY *kv_handle);
 int kv_arm(RDMAD_KV_ANY *kv_handle);
 
 /*
- * The table of a cluster, which says which of its servers has a key: rdmad-cluster(7).
+ * Clusters: rdmad-cluster(7). A handle of cluster:ADDRESS,... asks the first of these servers that answers for the
+ * table of all; cluster:/path reads that first. Each request goes to the server that has its key; a server that has it
+ * no more brings the newer table, and the request goes on there. Calls about all keys ask each server, kv_info adds up,
+ * and kv_watch tells KV_EVENT_BEGAN for each. Each server is connected to by itself, and again when that has ended; its
+ * requests end as those of any handle, later ones with -ENOTCONN until it is back, and those for other servers go on.
+ * Answers of several servers come in any order. All servers are reached by RDMA, or all by other transports, as the
+ * first is. While the table changes, outstanding requests for one key may be carried out in another order than they
+ * were submitted in. kv_outstanding, kv_flush and the like are of all servers; kv_eager_max and kv_value_max are the
+ * least that one has. -EREMOTE: no server has the key's slot, or two do not agree about it.
  */
 
 /* The table's text as the server has it, given back with kv_release; NULL where its epoch is *epoch, that of the table
  * which the caller has already (0: none). *epoch becomes the server's. -EOPNOTSUPP: the server is of no cluster, or an
  * older one; -EPROTO: what it sent is no table. */
 int kv_cluster_table(RDMAD_KV_ANY *kv_handle, uint64_t *epoch, char **table);
+
+enum kv_cluster_flag {
+	KV_CLUSTER_MISS = 1 /* what a server has that cannot be reached is not there: reads are answered -ENOENT */
+};
+/* How a handle of a cluster deals with servers that are not there: KV_CLUSTER_MISS, or 0, as at first: -ENOTCONN and
+ * its like. Of no effect on a handle of one server. */
+int kv_cluster_flags(RDMAD_KV_ANY *kv_handle, unsigned flags);
 
 /* A status of a callback, an item or a call in words, never NULL. */
 const char *kv_status_text(int status);

@@ -247,6 +247,24 @@ static int still_watched(struct resp_client *c)
 	return 0;
 }
 
+/* Whether all of it is this server's still: what the commands have keys of, and what was watched. Else nothing is
+ * carried out, and the reason was answered, as Redis does it. */
+static bool all_here(struct resp_client *c)
+{
+	const struct resp_multi *m = c->multi;
+	unsigned slot;
+
+	for (unsigned i = 0; i < m->count; i++)
+		if (!resp_is_here(c, m->kept[i]->command, m->kept[i]->argv, m->kept[i]->argc))
+			return false;
+	for (unsigned i = 0; i < m->watches; i++)
+		if (kv_view_elsewhere(c->thread->table, m->watched[i].key.at, m->watched[i].key.len, &slot)) {
+			resp_null_array(c->out); /* others may have changed it there */
+			return false;
+		}
+	return true;
+}
+
 /* One of the commands, whose answer may be an error, and the others go on. What it answers nothing to, as there is no
  * memory, or others disturb it, ends all: a part of it may be in the step. */
 static int exec_one(struct resp_client *c, struct kept *kept)
@@ -312,6 +330,10 @@ int resp_do_exec(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	if (m->spoilt) {
 		resp_multi_free(c);
 		resp_error(c->out, "EXECABORT Transaction discarded because of previous errors.");
+		return 0;
+	}
+	if (unlikely(c->thread->table) && !all_here(c)) {
+		resp_multi_free(c);
 		return 0;
 	}
 	rc = still_watched(c);

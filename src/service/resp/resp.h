@@ -139,9 +139,10 @@ struct resp_thread {
 	struct service_part part;
 	struct resp_shared *shared;
 	struct store *store;
-	struct kv_thread *kv;  /* of the same worker: its gate */
-	struct resp_out out;   /* replies of the stream that is visited */
-	struct text_pins pins; /* and values that they have */
+	struct kv_thread *kv;        /* of the same worker: its gate */
+	const struct kv_view *table; /* by which the command under way goes; NULL: there is no cluster */
+	struct resp_out out;         /* replies of the stream that is visited */
+	struct text_pins pins;       /* and values that they have */
 	struct resp_view *view;
 	struct resp_fields *fields;                        /* of the hash that is changed; NULL: none was yet */
 	struct resp_script *script;                        /* what runs scripts; NULL: none ran yet */
@@ -464,11 +465,16 @@ static inline enum resp_id resp_note_command(uint64_t note) /* RESP_IDS: none */
 /* Carry out one command, which was checked, without a step of its own. The errno of the handler. */
 int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		   unsigned argc);
-/* Whether the client may, and the keys are this server's; false: it was answered. */
+/* Whether the keys are of one slot, and that is this server's, where there is a cluster; false: it was answered. */
+bool resp_is_here(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		  unsigned argc);
+/* The same, and whether the client may. */
 bool resp_may(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc);
 void resp_reply_errno(struct resp_client *c, int error);
 /* server.c: answer which server has the keys of a slot. */
 void resp_cluster_moved(struct resp_client *c, unsigned slot);
+/* walk.c: CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT, in steps. As resp_serve_fn. */
+int resp_keys_in_slot(struct resp_client *c, const struct resp_arg *argv, unsigned argc);
 /* A message beside the replies. A client that takes none is cut off: false. */
 bool resp_client_push(struct resp_client *c, const struct stream_piece *piece);
 extern const struct stream_ops resp_stream_ops;
