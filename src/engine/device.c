@@ -20,6 +20,22 @@ _Atomic unsigned device_ranges;
 static struct list ranges = {&ranges, &ranges};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static void list_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void list_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* A child of the process has the list as it was between two calls. */
+__attribute__((constructor)) static void keep_over_forks(void)
+{
+	pthread_atfork(list_lock, list_unlock, list_unlock);
+}
+
 int device_memory_add(const void *addr, size_t len)
 {
 	struct device_range *range = malloc(sizeof(*range));
@@ -28,10 +44,10 @@ int device_memory_add(const void *addr, size_t len)
 		return -ENOMEM;
 	range->addr = addr;
 	range->len = len;
-	pthread_mutex_lock(&lock);
+	list_lock();
 	list_add_tail(&ranges, &range->node);
 	atomic_fetch_add(&device_ranges, 1);
-	pthread_mutex_unlock(&lock);
+	list_unlock();
 	return 0;
 }
 
@@ -40,7 +56,7 @@ void device_memory_remove(const void *addr, size_t len)
 {
 	struct list *pos, *next;
 
-	pthread_mutex_lock(&lock);
+	list_lock();
 	list_for_each_safe (pos, next, &ranges) {
 		struct device_range *range = container_of(pos, struct device_range, node);
 
@@ -51,7 +67,7 @@ void device_memory_remove(const void *addr, size_t len)
 		atomic_fetch_sub(&device_ranges, 1);
 		break;
 	}
-	pthread_mutex_unlock(&lock);
+	list_unlock();
 }
 
 bool device_memory_has(const void *addr, size_t len)
@@ -59,7 +75,7 @@ bool device_memory_has(const void *addr, size_t len)
 	const char *begin = addr;
 	bool found = false;
 
-	pthread_mutex_lock(&lock);
+	list_lock();
 	list_for_each (pos, &ranges) {
 		const struct device_range *range = container_of(pos, struct device_range, node);
 
@@ -69,7 +85,7 @@ bool device_memory_has(const void *addr, size_t len)
 		if (found)
 			break;
 	}
-	pthread_mutex_unlock(&lock);
+	list_unlock();
 	return found;
 }
 

@@ -1,5 +1,6 @@
 """The adapter for a cache of language models, by the interface as it was written down: see the head of its module."""
 import array
+import inspect
 from types import SimpleNamespace
 
 import numpy
@@ -125,3 +126,39 @@ def test_values(address, store):
     assert storage.get("one", target) is target and (target.data == tensor.data).all()
     assert storage.get("none", target) is None and storage.batch_get(["two", "bytes"], [target, target]) == [target, None]
     assert not storage.set("large", bytes(store.info().value_max + 1))
+
+
+#: The methods of HiCacheStorage at sgl-project/sglang 001067f, and the names of their arguments.
+RECORDED = {
+    "register_mem_pool_host": ["mem_pool_host"],
+    "register_mem_host_pool_v2": ["host_pool", "host_pool_name"],
+    "batch_exists_v2": ["keys", "pool_transfers", "extra_info"],
+    "batch_get_v2": ["transfers", "extra_info"],
+    "batch_set_v2": ["transfers", "extra_info"],
+    "batch_get_v1": ["keys", "host_indices", "extra_info"],
+    "batch_set_v1": ["keys", "host_indices", "extra_info"],
+    "get": ["key", "target_location", "target_sizes"],
+    "batch_get": ["keys", "target_locations", "target_sizes"],
+    "set": ["key", "value", "target_location", "target_sizes"],
+    "batch_set": ["keys", "values", "target_locations", "target_sizes"],
+    "exists": ["key"],
+    "batch_exists": ["keys", "extra_info"],
+    "clear": [],
+    "get_stats": [],
+}
+
+
+def arguments(function):
+    return [name for name in inspect.signature(function).parameters if name != "self"]
+
+
+def test_signatures():
+    """Those of the backend, of the interface as it was written down, and of SGLang itself where that is."""
+    for name, expected in RECORDED.items():
+        assert arguments(getattr(sglang.Storage, name)) == expected, name
+    if sglang._Base is object:
+        return
+    for name, function in vars(sglang._Base).items():
+        if inspect.isfunction(function) and not name.startswith("_"):
+            assert arguments(function) == RECORDED.get(name), name
+    assert not sglang.Storage.__abstractmethods__

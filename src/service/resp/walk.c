@@ -303,7 +303,7 @@ int resp_keys_in_slot(struct resp_client *c, const struct resp_arg *argv, unsign
 	step->counts = argc == 3;
 	while (!step->done && !step->found.failed && step->count < step->found_most) {
 		step_on(c, step, NULL);
-		if (!step->done && !may_go_on(c))
+		if (!step->done && !is_within(c) && !stream_time_left(c->stream))
 			return -EAGAIN;
 	}
 	if (step->found.failed) {
