@@ -24,6 +24,7 @@ const struct auth_client auth_everything = {
 	.name = "*",
 	.services = UINT32_MAX,
 	.flush = true,
+	.facts = true,
 	.prefixes = {{.all = true}, {.all = true}, {.all = true}},
 	NO_LIMITS,
 };
@@ -133,6 +134,10 @@ static int parse_word(struct parser *p, const char *word)
 		}
 	if (strcmp(word, "flush") == 0) {
 		p->client->flush = true;
+		return 0;
+	}
+	if (strcmp(word, "facts") == 0) {
+		p->client->facts = true;
 		return 0;
 	}
 	return parser_complain(p, word, "this is no service and no right");

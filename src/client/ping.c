@@ -16,6 +16,10 @@ struct rdmad_ping {
 	int error;
 	char reason[160];
 	uint64_t sent, answered, received; /* received: taken by the caller */
+	uint64_t facts_asked, facts_answered;
+	int facts_error;
+	size_t facts_len;
+	char facts[WIRE_FACTS_MAX]; /* of the last answer */
 	struct pong {
 		uint64_t time; /* when its ping was sent, then its round trip */
 		bool bad;
@@ -53,11 +57,27 @@ static void ping_established(struct conn *conn)
 	(void)conn;
 }
 
+static int ping_facts(struct rdmad_ping *ping, const struct wire_record *record, const void *body)
+{
+	if (ping->facts_answered == ping->facts_asked || record->id != (uint32_t)ping->facts_asked ||
+	    record->status >= WIRE_STATUSES)
+		return -EPROTO;
+	if (record->status == WIRE_OK && !wire_facts_valid(body, record->length))
+		return -EPROTO;
+	ping->facts_error = wire_status_errno(record->status);
+	ping->facts_len = record->status == WIRE_OK ? record->length : 0;
+	memcpy(ping->facts, body, ping->facts_len);
+	ping->facts_answered++;
+	return 0;
+}
+
 static int ping_record(struct conn *conn, const struct wire_record *record, const void *body)
 {
 	struct rdmad_ping *ping = conn_context(conn);
 	struct pong *pong = &ping->pongs[ping->answered % ping->options.depth];
 
+	if (record->op == WIRE_OP_FACTS)
+		return ping_facts(ping, record, body);
 	if (record->op != WIRE_OP_ECHO || ping->answered == ping->sent || record->id != (uint32_t)ping->answered)
 		return -EPROTO;
 	pong->time = time_now() - pong->time;
@@ -79,6 +99,7 @@ static void ping_closed(struct conn *conn, int error, const char *reason)
 	/* ETIMEDOUT is of a call that may be made again. */
 	ping->error = error && error != -ETIMEDOUT ? error : -ENOTCONN;
 	ping->answered++; /* a caller that waits checks again; nothing is received any more */
+	ping->facts_answered++;
 }
 
 static const struct conn_ops ping_ops = {
@@ -245,6 +266,70 @@ int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns)
 	rc = receive_pong(ping, rtt_ns);
 	engine_leave(ping->engine);
 	return client_end("ping", "receive", rc);
+}
+
+static int facts_here(struct blocking *b)
+{
+	const struct rdmad_ping *ping = b->handle;
+
+	if (ping->facts_answered < ping->facts_asked && ping->conn)
+		return -EAGAIN;
+	blocking_done(b, 0);
+	return 0;
+}
+
+static int facts_await(void *handle, uint64_t until)
+{
+	struct rdmad_ping *ping = handle;
+
+	return engine_wait_change(ping->engine, &ping->facts_answered, until);
+}
+
+static int ask_facts(struct rdmad_ping *ping, char *text, size_t size)
+{
+	struct blocking b = {.handle = ping, .submit = facts_here, .await = facts_await};
+	struct wire_record *record;
+	int rc;
+
+	if (!ping->conn)
+		return ping_ended(ping);
+	if (!(conn_granted(ping->conn)->flags & WIRE_FACTS))
+		return log_fail(-EOPNOTSUPP, "ping", "the server tells nothing of itself: it is of an earlier version");
+	if (ping->facts_asked != ping->facts_answered)
+		return log_fail(-EALREADY, "ping", "the server has not answered the last question of this kind");
+	record = conn_reserve(ping->conn, 0, NULL);
+	if (!record)
+		return log_fail(-EAGAIN, "ping", "there is no room for a question now: receive first");
+	record->op = WIRE_OP_FACTS;
+	record->id = (uint32_t)++ping->facts_asked;
+	conn_commit(ping->conn, record, 0);
+	conn_flush(ping->conn);
+	rc = engine_block(ping->engine, &b, ping->engine_options.timeout);
+	if (rc != 0)
+		return rc;
+	if (!ping->conn)
+		return ping_ended(ping);
+	if (ping->facts_error)
+		return log_fail(ping->facts_error, "ping",
+				"the server does not tell of itself: its file of clients does not give this one the "
+				"right \"facts\"");
+	if (ping->facts_len >= size)
+		return log_fail(-EMSGSIZE, "ping", "the server tells %zu bytes of itself", ping->facts_len);
+	memcpy(text, ping->facts, ping->facts_len);
+	text[ping->facts_len] = '\0';
+	return 0;
+}
+
+int rdmad_ping_facts(struct rdmad_ping *ping, char *text, size_t size)
+{
+	int rc = ping_begin(ping, text);
+
+	if (rc != 0)
+		return rc;
+	engine_enter(ping->engine);
+	rc = ask_facts(ping, text, size);
+	engine_leave(ping->engine);
+	return client_end("ping", "facts", rc);
 }
 
 const char *rdmad_ping_transport(const struct rdmad_ping *ping)

@@ -61,6 +61,10 @@ int cluster_node_set(struct cluster_node *node, enum cluster_kind kind, const ch
  * address. -E2BIG: there are CLUSTER_NODES. */
 int cluster_add(struct cluster_table *table, const struct cluster_node *node);
 
+/* Whether the text names a cluster as servers of librdmad are named: cluster:ADDRESS,ADDRESS... or cluster:/PATH. Then
+ * *rest, which may be NULL, is what is behind the colon. cluster:7471 is a host of that name. */
+bool cluster_is_named(const char *text, const char **rest);
+
 /* The index of a node, or CLUSTER_NODES. */
 unsigned cluster_find(const struct cluster_table *table, const char *name);
 

@@ -109,6 +109,18 @@ int cluster_add(struct cluster_table *table, const struct cluster_node *node)
 	return 0;
 }
 
+bool cluster_is_named(const char *text, const char **rest)
+{
+	static const char prefix[] = "cluster:";
+	const char *at = text + strlen(prefix);
+
+	if (strncmp(text, prefix, strlen(prefix)) != 0 || !at[strspn(at, "0123456789")])
+		return false;
+	if (rest)
+		*rest = at;
+	return true;
+}
+
 unsigned cluster_find(const struct cluster_table *table, const char *name)
 {
 	for (unsigned i = 0; i < table->count; i++)

@@ -56,6 +56,7 @@ struct taken {
 		const char *setting;
 	} socket[4 * SETTING_LIST_MAX * ADDRESS_SOCKETS];
 	unsigned count;
+	bool waits; /* an address is of a device that is not there */
 };
 
 /* 0 or an exit status. */
@@ -79,6 +80,32 @@ static int check_taken(struct taken *taken, const char *setting, const struct ad
 	return 0;
 }
 
+/* Check an address for a transport that is not there. A device is waited for, by each address but the loopback's, which
+ * none has. */
+static int check_absent(const struct daemon *d, const struct fabric_transport *transport, const struct address *address,
+			struct taken *taken)
+{
+	struct address_socket at[ADDRESS_SOCKETS];
+	bool waits = false;
+	int count;
+
+	log_hush_begin();
+	count = fabric_transport_resolve(transport, address, at);
+	log_hush_end();
+	for (int i = 0; i < count; i++)
+		waits |= transport->device && !address_is_loopback((const struct sockaddr *)&at[i].sa);
+	waits &= !d->config->require_rdma;
+	taken->waits |= waits;
+	if (!*address->scheme)
+		return 0;
+	if (!waits)
+		return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
+				fabrics_reason(d, transport));
+	log_warn("rdmad", "%s %s: %s, and nothing listens there until a device has this address (RD-5010)",
+		 transport->name, address->host, fabrics_reason(d, transport));
+	return 0;
+}
+
 /* Check an address for a transport. Which addresses a device has, only its start finds out. */
 static int check_transport(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
 			   struct taken *taken)
@@ -89,12 +116,8 @@ static int check_transport(struct daemon *d, const struct fabric_transport *tran
 
 	if (!fabric_transport_serves(transport, address) || !config_allows(d->config, transport))
 		return 0;
-	if (!fabrics_find(d, transport)) {
-		if (!*address->scheme)
-			return 0;
-		return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
-				fabrics_reason(d, transport));
-	}
+	if (!fabrics_find(d, transport))
+		return check_absent(d, transport, address, taken);
 	count = fabric_transport_resolve(transport, address, at);
 	if (count < 0)
 		return EX_NOHOST;
@@ -242,10 +265,10 @@ static bool listens_on_path(const struct config *c)
 }
 
 /* Check that anything listens, as far as can be told without a device. */
-static int check_any(struct daemon *d)
+static int check_any(struct daemon *d, const struct taken *taken)
 {
 	struct address address;
-	bool any = listens_on_path(d->config);
+	bool any = listens_on_path(d->config) || taken->waits;
 
 	for (unsigned i = 0; i < d->config->listen.count; i++)
 		for (unsigned k = 0; k < FABRIC_TRANSPORTS; k++)
@@ -298,7 +321,7 @@ int check_machine(struct daemon *d)
 	for (unsigned i = 0; i < d->config->listen.count; i++)
 		rc = first_fault(rc, check_address(d, d->config->listen.item[i], &taken));
 	rc = first_fault(rc, check_others(d, &taken));
-	rc = first_fault(rc, check_any(d));
+	rc = first_fault(rc, check_any(d, &taken));
 	rc = first_fault(rc, check_files(d->config));
 	rc = first_fault(rc, check_services(d));
 	fabrics_close(d);

@@ -49,12 +49,6 @@ static int test_config(struct daemon *d)
 	return rc;
 }
 
-static int print_config(const struct config *config)
-{
-	config_print(config, stdout);
-	return option_printed("rdmad") ? 0 : EX_IOERR;
-}
-
 int daemon_configure(struct daemon *d)
 {
 	int rc;
@@ -70,9 +64,10 @@ int daemon_configure(struct daemon *d)
 			d->options.config = d->config_path;
 	}
 	rc = config_load(d->options.config, &d->options.overrides, &d->config);
-	if (rc == 0 && d->options.print)
-		rc = print_config(d->config);
-	else if (rc == 0 && d->options.test)
+	if (rc == 0 && d->options.print) {
+		config_print(d->config, stdout);
+		rc = option_printed("rdmad") ? 0 : EX_IOERR;
+	} else if (rc == 0 && d->options.test)
 		rc = test_config(d);
 	else if (rc == 0)
 		rc = open_log(d, d->config);
@@ -277,6 +272,7 @@ int daemon_services_start(struct daemon *d)
 				    .domains = d->fabrics,
 				    .connections = d->config->max_connections,
 				    .poll = workers_polling(d),
+				    .facts = facts_tell,
 				    .busy = service_is_busy,
 				    .fatal = service_is_fatal,
 				    .soon = tick_soon,
@@ -288,6 +284,8 @@ int daemon_services_start(struct daemon *d)
 		domain[i] = d->fabric[i].domain;
 	if (service_slow_create(&d->slow) != 0)
 		return EX_OSERR;
+	pthread_mutex_init(&d->facts.lock, NULL);
+	facts_look(d);
 	service_slow_set(d->slow, d->config->slow, d->config->slow_keys);
 	rc = service_shared_open(&d->shared, &host, d->config->services, d->config->service);
 	if (rc != 0) {

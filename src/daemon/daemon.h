@@ -12,6 +12,7 @@
 
 #include "service/service.h"
 
+#include <pthread.h>
 #include <time.h>
 
 struct daemon;
@@ -244,10 +245,11 @@ struct missing {
 
 #define MISSING_MAX (FABRIC_TRANSPORTS * (SETTING_LIST_MAX + 1))
 
-/* Open what the configuration asks for. A transport whose device is not there is left out, with the reason under
+/* Open what the configuration asks for. A transport whose device is not there has none yet, with the reason under
  * `missing`, or EX_UNAVAILABLE where it is required; then nothing is open. */
 int fabrics_open(struct daemon *daemon);
-/* The same for a check: what could be opened stays open, also where something is required and missing. */
+/* The same for a check: what could be opened stays open, also where something is required and missing. For a check a
+ * transport is not open without its device. */
 int fabrics_try(struct daemon *daemon);
 void fabrics_close(struct daemon *daemon);
 /* Fabrics that are spoilt and have a device go on the list of the missing, and the others serve. 0, or EX_UNAVAILABLE
@@ -266,13 +268,31 @@ const char *fabrics_reason(const struct daemon *daemon, const struct fabric_tran
 /* IPv4 addresses of the RDMA devices, quoted and separated by commas, to be named in advice.
  * Returns buf. */
 char *fabrics_rdma_addresses(char *buf, size_t size);
+/* What is missing already stays as it is. */
 void fabrics_add_missing(struct daemon *daemon, const struct fabric_transport *transport, const char *address,
 			 const char *reason);
 void fabrics_drop_missing(struct daemon *daemon, const struct fabric_transport *transport, const char *address);
-/* From start to stop a thread looks once a second which devices were taken away and which are back: fabric_renew().
+/* Now and then: a transport is not missing any more that has got its first device. */
+void fabrics_tick(struct daemon *daemon);
+/* From start to stop a thread looks once a second which devices were taken away and which have come: fabric_renew().
  * What can last there is the registration of all memory. 0 or EX_OSERR. */
 int fabrics_renew_start(struct daemon *daemon);
 void fabrics_renew_stop(struct daemon *daemon);
+
+/*
+ * facts.c: what this machine tells clients of itself, by the operation FACTS of the service ping.
+ */
+struct daemon_facts {
+	pthread_mutex_t lock;
+	size_t length;
+	char ports[WIRE_FACTS_MAX];
+	_Atomic uint64_t registered; /* bytes that devices pin at most */
+};
+
+/* Asks the devices anew: the main thread before workers start, then the thread that looks for devices. */
+void facts_look(struct daemon *daemon);
+/* For struct service_host. */
+size_t facts_tell(void *daemon, char out[static WIRE_FACTS_MAX]);
 
 /*
  * worker.c: a thread with connections.
@@ -387,7 +407,7 @@ void access_replace(struct daemon *daemon, struct auth_table *fresh);
  * listener.c: requests come in, are looked at and handed to a worker. Main thread.
  */
 struct listener {
-	struct fabric_listener *handle; /* NULL: its device was removed, and is waited for */
+	struct fabric_listener *handle; /* NULL: its device was removed or has not come yet, and is waited for */
 	struct daemon *daemon;
 	unsigned fabric;
 	const struct fabric_transport *transport;
@@ -395,6 +415,7 @@ struct listener {
 	socklen_t len;
 	char address[256];
 	bool exposed;                 /* other machines reach it */
+	bool told;                    /* has listened before */
 	bool native;                  /* takes requests of rdmad's own clients */
 	const struct service *stream; /* for requests of Valkey's clients, which have no magic; NULL: it takes none */
 };
@@ -402,7 +423,7 @@ struct listener {
 /* 0 or an exit status; then nothing listens. */
 int listeners_open(struct daemon *daemon);
 void listeners_progress(void *fabric); /* of a struct daemon_fabric */
-/* Now and then: those listen again whose device is back, and has their address. */
+/* Now and then: those listen whose device has come or is back, and has their address. */
 void listeners_tick(struct daemon *daemon);
 void listeners_close(struct daemon *daemon);
 unsigned listeners_port(const struct daemon *daemon);       /* the first that has one; 0: none */
@@ -570,6 +591,7 @@ struct daemon {
 		int stop; /* eventfd */
 		bool runs;
 	} renew;
+	struct daemon_facts facts;
 	unsigned fabrics, given_up; /* the latter behind the former, until the services have nothing of them any more */
 	struct missing missing[MISSING_MAX];
 	unsigned missings;

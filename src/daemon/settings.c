@@ -69,7 +69,8 @@ static const struct setting general[] = {
 	 .help = "Transports to offer. One that this machine lacks is left out, and the log says why. shm:\n"
 		 "programs of this machine that connect by tcp or unix share memory with the daemon, in\n"
 		 "place of the socket."},
-	{"require_rdma", SETTING_BOOL, AT(require_rdma), "false", .help = "Do not start without RDMA: exit status 69."},
+	{"require_rdma", SETTING_BOOL, AT(require_rdma), "false",
+	 .help = "Do not start without RDMA: exit status 69. Else a device that comes later is taken then."},
 	{"device", SETTING_STRING, AT(device), NULL, .sample = "mlx5_0",
 	 .help = "Use this RDMA device only, or one port of it, \"mlx5_0:2\". Unset: every active one."},
 	{"services", SETTING_SET, AT(services), SETTING_EVERY, .choice = service_choice, .reload = true,

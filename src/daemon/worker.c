@@ -589,7 +589,7 @@ static int worker_make_groups(struct worker *w)
 		}
 		w->groups++;
 		fit = conn_group_attr(w->group[i])->max_connections;
-		if (w->index == 0 && (uint64_t)fit * d->workers < d->connections_fit)
+		if (w->index == 0 && atomic_load(&f->devices) && (uint64_t)fit * d->workers < d->connections_fit)
 			log_info("worker",
 				 "the devices of %s have room for %u connections of each worker: "
 				 "more with fewer credits, fewer shared_receives or more workers",
@@ -696,7 +696,8 @@ int workers_start(struct daemon *d)
 	if (rc == 0)
 		rc = conn_munge_create(&d->munge);
 	streams_find_rdma(d);
-	process_check_memlock(memory_registered(d));
+	atomic_store(&d->facts.registered, memory_registered(d));
+	process_check_memlock(atomic_load(&d->facts.registered));
 	for (unsigned i = 0; rc == 0 && i < d->workers; i++)
 		rc = worker_start(d, i);
 	if (rc == 0)

@@ -220,6 +220,8 @@ uint64_t *engine_completed(struct engine *engine);
  * was. */
 void engine_rouse(struct engine *engine);
 uint64_t engine_roused(const struct engine *engine);
+/* What was counted last was no request of the caller's, which is not told of it. */
+void engine_uncount(struct engine *engine);
 
 /* Inside. Sleep until something comes, at the latest until `until`, without polling before. Turns once first. */
 void engine_doze(struct engine *engine, uint64_t until);

@@ -104,7 +104,7 @@ static void give_up_status(struct etcd *etcd, struct evhttp_request *request)
 	give_up(etcd, why);
 }
 
-static void finish(struct etcd *etcd, struct evhttp_request *request)
+static void take_answer(struct etcd *etcd, struct evhttp_request *request)
 {
 	etcd_done_fn *done = etcd->done;
 	struct etcd_answer answer;
@@ -122,8 +122,8 @@ static void finish(struct etcd *etcd, struct evhttp_request *request)
 	etcd_answer_free(&answer);
 }
 
-static void answered(struct evhttp_request *request, void *arg);
-static void authenticated(struct evhttp_request *request, void *arg);
+static void txn_answered(struct evhttp_request *request, void *arg);
+static void token_came(struct evhttp_request *request, void *arg);
 
 static int connect_endpoint(struct etcd *etcd, struct endpoint *endpoint)
 {
@@ -138,8 +138,8 @@ static int connect_endpoint(struct etcd *etcd, struct endpoint *endpoint)
 	return 0;
 }
 
-static int post(struct etcd *etcd, const char *path, const char *body,
-		void (*done)(struct evhttp_request *request, void *arg))
+static int post_request(struct etcd *etcd, const char *path, const char *body,
+			void (*done)(struct evhttp_request *request, void *arg))
 {
 	struct endpoint *endpoint = &etcd->endpoint[etcd->at];
 	struct evhttp_request *request = evhttp_request_new(done, etcd);
@@ -163,11 +163,11 @@ static int post(struct etcd *etcd, const char *path, const char *body,
 	return -ENOMEM;
 }
 
-static int authenticate(struct etcd *etcd)
+static int ask_token(struct etcd *etcd)
 {
 	json_t *json = json_pack("{s:s, s:s}", "name", etcd->user, "password", etcd->password);
 	char *body = json ? json_dumps(json, JSON_COMPACT) : NULL;
-	int rc = body ? post(etcd, "/v3/auth/authenticate", body, authenticated) : -ENOMEM;
+	int rc = body ? post_request(etcd, "/v3/auth/authenticate", body, token_came) : -ENOMEM;
 
 	json_decref(json);
 	free(body);
@@ -177,8 +177,8 @@ static int authenticate(struct etcd *etcd)
 static int post_next(struct etcd *etcd)
 {
 	if (etcd->user && !etcd->token)
-		return authenticate(etcd);
-	return post(etcd, "/v3/kv/txn", etcd->body, answered);
+		return ask_token(etcd);
+	return post_request(etcd, "/v3/kv/txn", etcd->body, txn_answered);
 }
 
 /* Whether the end of a request is that of the one that is waited for. */
@@ -198,7 +198,7 @@ static bool is_ours(struct etcd *etcd, struct evhttp_request *request)
 	return true;
 }
 
-static void authenticated(struct evhttp_request *request, void *arg)
+static void token_came(struct evhttp_request *request, void *arg)
 {
 	struct etcd *etcd = arg;
 	const char *body, *token;
@@ -219,12 +219,12 @@ static void authenticated(struct evhttp_request *request, void *arg)
 		give_up(etcd, "no memory");
 }
 
-static void answered(struct evhttp_request *request, void *arg)
+static void txn_answered(struct evhttp_request *request, void *arg)
 {
 	struct etcd *etcd = arg;
 
 	if (is_ours(etcd, request))
-		finish(etcd, request);
+		take_answer(etcd, request);
 }
 
 static void too_late(evutil_socket_t fd, short what, void *arg)
@@ -270,7 +270,7 @@ const char *etcd_endpoint(const struct etcd *etcd)
 	return etcd->endpoint[etcd->at].text;
 }
 
-static char *copy(const char *text)
+static char *copy_text(const char *text)
 {
 	return text ? strdup(text) : NULL;
 }
@@ -283,9 +283,9 @@ int etcd_open(const struct etcd_attr *attr, struct etcd **out)
 	if (!etcd)
 		return -ENOMEM;
 	etcd->attr = *attr;
-	etcd->cluster = copy(attr->cluster);
-	etcd->user = copy(attr->user);
-	etcd->password = copy(attr->password);
+	etcd->cluster = copy_text(attr->cluster);
+	etcd->user = copy_text(attr->user);
+	etcd->password = copy_text(attr->password);
 	etcd->endpoint = calloc(attr->count, sizeof(*etcd->endpoint));
 	etcd->deadline = evtimer_new(attr->base, too_late, etcd);
 	etcd->dns = evdns_base_new(attr->base, EVDNS_BASE_INITIALIZE_NAMESERVERS | EVDNS_BASE_DISABLE_WHEN_INACTIVE);

@@ -68,14 +68,29 @@ void fabric_limits(const struct fabric *fabric, struct fabric_limits *limits)
 	fabric->ops->limits(fabric, limits);
 }
 
-const char *fabric_devices(const struct fabric *fabric)
+char *fabric_devices(const struct fabric *fabric, char *buf, size_t size)
 {
-	return fabric->ops->devices(fabric);
+	return fabric->ops->devices(fabric, buf, size);
+}
+
+unsigned fabric_ports(struct fabric *fabric, struct fabric_port *out, unsigned most)
+{
+	return fabric->ops->ports(fabric, out, most);
 }
 
 unsigned fabric_renew(struct fabric *fabric)
 {
 	return fabric->ops->renew(fabric);
+}
+
+bool fabric_hold_devices(struct fabric *fabric)
+{
+	return fabric->ops->hold_devices(fabric);
+}
+
+void fabric_release_devices(struct fabric *fabric)
+{
+	fabric->ops->release_devices(fabric);
 }
 
 int fabric_domain_create(struct fabric *fabric, struct fabric_domain **out)

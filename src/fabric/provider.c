@@ -17,14 +17,29 @@ static void no_limits(const struct fabric *fabric, struct fabric_limits *limits)
 	*limits = (struct fabric_limits){.inline_size = 0};
 }
 
-static const char *no_devices(const struct fabric *fabric)
+static char *no_devices(const struct fabric *fabric, char *buf, size_t size)
 {
-	return "";
+	snprintf(buf, size, "%s", "");
+	return buf;
 }
 
 static unsigned no_renew(struct fabric *fabric)
 {
 	return 1;
+}
+
+static bool no_hold_devices(struct fabric *fabric)
+{
+	return true;
+}
+
+static void no_release_devices(struct fabric *fabric)
+{
+}
+
+static unsigned no_ports(struct fabric *fabric, struct fabric_port *out, unsigned most)
+{
+	return 0;
 }
 
 static int no_domain_create(struct fabric *fabric, struct fabric_domain **out)
@@ -273,6 +288,9 @@ static const struct fabric_provider nothing = {
 	.limits = no_limits,
 	.devices = no_devices,
 	.renew = no_renew,
+	.hold_devices = no_hold_devices,
+	.release_devices = no_release_devices,
+	.ports = no_ports,
 	.domain_create = no_domain_create,
 	.domain_destroy = no_domain_destroy,
 	.queue_create = no_queue_create,

@@ -25,8 +25,11 @@ struct fabric_provider {
 	int (*open)(const struct fabric_config *config, struct fabric **out);
 	void (*close)(struct fabric *fabric);
 	void (*limits)(const struct fabric *fabric, struct fabric_limits *limits);
-	const char *(*devices)(const struct fabric *fabric);
-	unsigned (*renew)(struct fabric *fabric); /* left out: they never go */
+	char *(*devices)(const struct fabric *fabric, char *buf, size_t size);
+	unsigned (*renew)(struct fabric *fabric);    /* left out: they never go */
+	bool (*hold_devices)(struct fabric *fabric); /* left out, both: memory needs no device */
+	void (*release_devices)(struct fabric *fabric);
+	unsigned (*ports)(struct fabric *fabric, struct fabric_port *out, unsigned most); /* left out: none */
 
 	/* What owns memory (domain; any thread) and what owns everything of one thread (queue). */
 	int (*domain_create)(struct fabric *fabric, struct fabric_domain **out);

@@ -11,19 +11,39 @@ enum { PING_COUNT_AGENTS, PING_COUNT_PINGS };
 static const char *const counters[] = {
 	[PING_COUNT_AGENTS] = "ping_agents", [PING_COUNT_PINGS] = "pings", [PING_COUNT_PINGS + 1] = NULL};
 
+struct ping_shared {
+	size_t (*facts)(void *arg, char out[static WIRE_FACTS_MAX]); /* NULL: there are none */
+	void *arg;
+};
+
 struct ping_agent {
 	struct service_part *part;
 	uint64_t echoes, begun;
 	struct rusage usage; /* of the worker's thread when the first ping came */
 };
 
+static int ping_open(const struct service_host *host, const void *settings, void **shared)
+{
+	struct ping_shared *ping = calloc(1, sizeof(*ping));
+
+	(void)settings;
+	if (!ping)
+		return log_fail(-ENOMEM, "ping", "no memory");
+	ping->facts = host->facts;
+	ping->arg = host->arg;
+	*shared = ping;
+	return 0;
+}
+
 static enum wire_reason ping_admit(struct service_part *part, const struct service_way *way,
 				   const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
 {
 	uint32_t most = WIRE_BODY_MAX(conn_group_attr(way->group)->message_max);
 
-	(void)part;
-	(void)grant;
+	const struct ping_shared *shared = part->shared;
+
+	if (shared->facts)
+		grant->flags |= WIRE_FACTS;
 	if (request->size > most || request->size > WIRE_BODY_MAX(request->message_size)) {
 		*detail = most;
 		return WIRE_REASON_MESSAGE_SIZE;
@@ -48,6 +68,31 @@ static void ping_agent_established(struct conn *conn)
 	(void)conn;
 }
 
+/* What this machine is, for a client that looks for what is wrong between both. */
+static int tell_facts(struct conn *conn, const struct wire_record *request)
+{
+	const struct ping_agent *agent = conn_context(conn);
+	const struct ping_shared *shared = agent->part->shared;
+	bool may = conn_client(conn)->facts;
+	struct wire_record *reply;
+	char text[WIRE_FACTS_MAX];
+	size_t len;
+
+	if (request->length || !shared->facts)
+		return -EPROTO;
+	len = may ? shared->facts(shared->arg, text) : 0;
+	reply = conn_reserve(conn, (uint32_t)len, NULL);
+	if (!reply)
+		return -EAGAIN;
+	reply->op = WIRE_OP_FACTS;
+	reply->flags = WIRE_REPLY;
+	reply->id = request->id;
+	reply->status = may ? WIRE_OK : WIRE_DENIED;
+	memcpy(reply + 1, text, len);
+	conn_commit(conn, reply, (uint32_t)len);
+	return 0;
+}
+
 /* The client said how many pings of which size will come; anything else is not a ping. */
 static int ping_agent_record(struct conn *conn, const struct wire_record *ping, const void *body)
 {
@@ -56,6 +101,8 @@ static int ping_agent_record(struct conn *conn, const struct wire_record *ping, 
 	struct wire_record *pong;
 
 	must(service_part_is_mine(agent->part));
+	if (ping->op == WIRE_OP_FACTS)
+		return tell_facts(conn, ping);
 	if (ping->op != WIRE_OP_ECHO || ping->length != request->size ||
 	    (request->count && agent->echoes >= request->count))
 		return -EPROTO;
@@ -119,6 +166,8 @@ const struct service service_ping = {
 	.id = WIRE_PING,
 	.help = "round trips: each message comes back as it was sent",
 	.counters = counters,
+	.open = ping_open,
+	.close = free,
 	.admit = ping_admit,
 	.ops = &ping_agent_ops,
 	.agent_new = ping_agent_new,

@@ -48,6 +48,9 @@ struct service_host {
 	const struct service_shared *shared; /* what services with a lower number made */
 	uint64_t connections;                /* that the daemon takes */
 	uint64_t poll; /* how long a thread that waits may poll before it sleeps; TIME_NEVER: for ever */
+	/* What this machine tells clients of itself, of WIRE_FACTS_MAX bytes at most: how many. Any thread, as long as
+	 * the service is open. NULL: it tells nothing. */
+	size_t (*facts)(void *arg, char out[static WIRE_FACTS_MAX]);
 	/* NULL: not wanted. */
 	void (*busy)(void *arg, const char *with); /* opening takes long, and gets on */
 	void (*fatal)(void *arg,

@@ -78,18 +78,12 @@ static void window_offer(struct rdma_stream *r)
 	r->owed |= 1u << RDMA_REGISTER;
 }
 
-/* Messages that are needed are few: as windows are filled. */
-static bool is_flood(const struct stream *s)
+static void count_message(struct stream *s)
 {
 	uint64_t seconds = (s->group->now - s->opened) / TIME_S;
 
-	return s->rdma->messages > MESSAGES + MESSAGES_PER_SECOND * seconds + s->out.left / MESSAGES_BYTES;
-}
-
-static void count_message(struct stream *s)
-{
-	s->rdma->messages++;
-	if (is_flood(s))
+	/* Few are needed: as windows are filled. */
+	if (++s->rdma->messages > MESSAGES + MESSAGES_PER_SECOND * seconds + s->out.left / MESSAGES_BYTES)
 		stream_close(s, -EPROTO, "%llu messages without need", (unsigned long long)s->rdma->messages);
 }
 
@@ -207,22 +201,18 @@ static void stream_established(struct stream *s)
 	window_offer(r);
 }
 
-static void stream_gone(struct stream *s)
-{
-	s->rdma->state = RDMA_GONE;
-	s->ended = s->readable = s->writable = true;
-}
-
 static void on_event(const struct fabric_event *event)
 {
 	struct stream *s = event->context;
 
 	if (!event->endpoint)
 		return;
-	if (event->type != FABRIC_ESTABLISHED)
-		stream_gone(s);
-	else if (s->rdma->state == RDMA_CONNECTING)
+	if (event->type != FABRIC_ESTABLISHED) {
+		s->rdma->state = RDMA_GONE;
+		s->ended = s->readable = s->writable = true;
+	} else if (s->rdma->state == RDMA_CONNECTING) {
 		stream_established(s);
+	}
 	if (event->type == FABRIC_REMOVED)
 		stream_broken(s, event->error);
 	stream_make_ready(s);

@@ -25,17 +25,11 @@ static void chain_begin(struct chain *chain, unsigned most)
 	chain->lends = false;
 }
 
-static const struct fabric_sge *last_of(const struct chain *chain)
-{
-	const struct fabric_wr *wr = chain->count ? &chain->wr[chain->count - 1] : NULL;
-
-	return wr ? &wr->sge[wr->sge_count - 1] : NULL;
-}
-
 /* Whether memory there goes on where the last ended. */
 static bool chain_follows(const struct chain *chain, const void *at, const struct fabric_region *region)
 {
-	const struct fabric_sge *last = last_of(chain);
+	const struct fabric_wr *wr = chain->count ? &chain->wr[chain->count - 1] : NULL;
+	const struct fabric_sge *last = wr ? &wr->sge[wr->sge_count - 1] : NULL;
 
 	return last && last->region == region && (const char *)last->addr + last->len == at;
 }

@@ -116,3 +116,18 @@ bool wire_printable(const char *text, size_t len)
 			return false;
 	return true;
 }
+
+bool wire_facts_valid(const char *text, size_t len)
+{
+	static const char first[] = WIRE_FACTS_VERSION;
+	const char *end;
+
+	if (len < strlen(first) || len > WIRE_FACTS_MAX || memcmp(text, first, strlen(first)) != 0)
+		return false;
+	for (; len; len -= (size_t)(end + 1 - text), text = end + 1) {
+		end = memchr(text, '\n', len);
+		if (!end || !wire_printable(text, (size_t)(end - text)))
+			return false;
+	}
+	return true;
+}

@@ -92,6 +92,7 @@ enum wire_service {
 #define WIRE_WATCHES 32u /* likewise: WATCH */
 #define WIRE_TABLES 64u  /* likewise: TABLE */
 #define WIRE_DIRECT 128u /* likewise: values are written to the client's memory only, where a request wants that */
+#define WIRE_FACTS 64u   /* an accept's, of ping: there is the operation FACTS */
 
 #define WIRE_REQUEST_SIZE 56
 /* clang-format off */
@@ -182,7 +183,10 @@ char *wire_reject_text(const struct wire_reject *r, char *buf, size_t size);
  */
 /* clang-format off */
 #define WIRE_OPS_PING(X) \
-	X(ECHO, 1, echo, "echo") /* any bytes. Reply: the same */
+	X(ECHO, 1, echo, "echo") /* any bytes. Reply: the same */ \
+	/* No body. Reply: what the server tells of its machine, lines of text, see rdmad-protocol(7). For servers \
+	 * whose accept has WIRE_FACTS, and clients with the right to it. */ \
+	X(FACTS, 2, facts, "facts")
 #define WIRE_OPS_RESP(X)      /* its clients have a protocol of their own */
 #define WIRE_OPS_MEMCACHED(X) /* the same */
 /* clang-format on */
@@ -218,6 +222,11 @@ enum wire_status {
 	WIRE_STATUSES
 };
 
+/* Bytes of the reply to FACTS, at most, and how its first line begins. */
+#define WIRE_FACTS_MAX 4096u
+#define WIRE_FACTS_VERSION "facts 1\n"
+_Static_assert(WIRE_FACTS_MAX < WIRE_MESSAGE_MIN - 64, "each message takes it");
+
 /*
  * names.c
  */
@@ -228,6 +237,9 @@ int wire_reason_errno(unsigned reason);        /* a refusal as an error of the c
 bool wire_reason_final(unsigned reason);       /* the server would give it over another transport, too */
 const char *wire_status_text(unsigned status);
 bool wire_printable(const char *text, size_t len); /* as names are to be: without control characters */
+
+/* Whether it may be the reply to FACTS: of this version, and whole lines that are printable. */
+bool wire_facts_valid(const char *text, size_t len);
 
 /* The one border between errno and the wire. */
 enum wire_status wire_status_of(int error);

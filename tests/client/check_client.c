@@ -749,6 +749,75 @@ START_TEST(test_ping)
 }
 END_TEST
 
+static struct {
+	const char *text;
+	size_t len;
+	bool bad;
+} told[] = {
+	{.text = "facts 1\n"},
+	{.text = "facts 1\nversion 7\nport rxe0 1 state=active mtu=1024\n"},
+	{.text = "facts 2\nversion 7\n", .bad = true},
+	{.text = "", .bad = true},
+	{.text = "facts 1\nversion 7", .bad = true},
+	{.text = "facts 1\nversion \33[2J\n", .bad = true},
+	{.text = "facts 1\nversion\0007\n", .len = 18, .bad = true},
+	{.text = "facts 1\n", .len = WIRE_FACTS_MAX, .bad = true}, /* zeros behind */
+};
+static atomic_uint telling;
+
+static size_t tell(void *arg, char out[static WIRE_FACTS_MAX])
+{
+	size_t len = told[telling].len ? told[telling].len : strlen(told[telling].text);
+
+	(void)arg;
+	memset(out, 0, WIRE_FACTS_MAX);
+	memcpy(out, told[telling].text, MIN(len, strlen(told[telling].text)));
+	return len;
+}
+
+/* What a server tells of itself comes whole, between pings, or is no answer, and the connection ends. */
+START_TEST(test_ping_facts)
+{
+	struct rdmad_ping_options options = {.size = 8, .depth = 2};
+	char text[RDMAD_PING_FACTS_MAX + 1];
+	struct rdmad_ping *ping;
+	uint64_t rtt;
+
+	server_stop();
+	server_start(&(struct server_options){.no_large = true, .services.facts = tell});
+	telling = (unsigned)_i;
+	ck_assert_int_eq(rdmad_ping_open(server.address, &options, &ping), 0);
+	ck_assert_int_eq(rdmad_ping_facts(ping, NULL, 0), -EINVAL);
+	ck_assert_int_eq(rdmad_ping_send(ping), 0);
+	if (told[_i].bad) {
+		ck_assert_int_eq(rdmad_ping_facts(ping, text, sizeof(text)), -EPROTO);
+		ck_assert_int_lt(rdmad_ping_send(ping), 0);
+	} else {
+		ck_assert_int_eq(rdmad_ping_facts(ping, text, strlen(told[_i].text)), -EMSGSIZE);
+		ck_assert_int_eq(rdmad_ping_facts(ping, text, strlen(told[_i].text) + 1), 0);
+		ck_assert_str_eq(text, told[_i].text);
+		ck_assert_int_eq(rdmad_ping_receive(ping, &rtt), 0);
+	}
+	rdmad_ping_close(ping);
+}
+END_TEST
+
+/* It is not asked, which would end the connection. */
+START_TEST(test_ping_facts_earlier)
+{
+	struct rdmad_ping_options options = {.size = 8};
+	char text[RDMAD_PING_FACTS_MAX + 1];
+	struct rdmad_ping *ping;
+	uint64_t rtt;
+
+	ck_assert_int_eq(rdmad_ping_open(server.address, &options, &ping), 0);
+	ASSERT_ERROR(rdmad_ping_facts(ping, text, sizeof(text)), -EOPNOTSUPP, "earlier version");
+	ck_assert_int_eq(rdmad_ping_send(ping), 0);
+	ck_assert_int_eq(rdmad_ping_receive(ping, &rtt), 0);
+	rdmad_ping_close(ping);
+}
+END_TEST
+
 START_TEST(test_ping_beyond_count)
 {
 	struct rdmad_ping_options options = {.size = 8, .count = 1};
@@ -896,6 +965,8 @@ static Suite *suite_of_client(void)
 	tcase_add_test(tc, test_cut_requests);
 	tc = suite_case(suite, "ping", set_up, server_stop);
 	tcase_add_loop_test(tc, test_ping, 0, 6);
+	tcase_add_loop_test(tc, test_ping_facts, 0, ARRAY_SIZE(told));
+	tcase_add_test(tc, test_ping_facts_earlier);
 	tcase_add_test(tc, test_ping_beyond_count);
 	tcase_add_test(tc, test_ping_timeout);
 	tcase_add_test(tc, test_ping_errors);

@@ -122,7 +122,7 @@ test_limits() {
 	put 'Max locked memory         8388608              8388608              bytes' /proc/self/limits && finds 1201 'limit 8.00 MiB'
 	put 'Max locked memory         8388608              8388608              bytes' /proc/self/limits
 	put 'CapEff:\t0000000000004000' /proc/self/status && doctor 0 --strict && machine
-	put 'LimitMEMLOCK=8388608\nLoadState=loaded' '/programs/systemctl_show_rdmad_-p_LimitMEMLOCK_-p_LoadState' && finds 1203 'systemctl edit rdmad'
+	put 'LimitMEMLOCK=8388608\nLoadState=loaded' '/programs/systemctl_show_rdmad_-p_LimitMEMLOCK_-p_LoadState' && finds 1203 '/etc/systemd/system/rdmad.service.d/'
 	put 'LimitMEMLOCK=infinity\nLoadState=loaded' '/programs/systemctl_show_rdmad_-p_LimitMEMLOCK_-p_LoadState' && doctor 0 --strict && machine
 	put 1000 /proc/sys/vm/max_map_count && finds 1401 'vm.max_map_count 1000'
 	put 'MemAvailable: 1000000 kB\nHugePages_Total: 2000\nHugePages_Free: 1990\nHugepagesize: 2048 kB' /proc/meminfo && finds 1502 'vm.nr_hugepages=10'
@@ -218,6 +218,30 @@ test_host() {
 	rm "$fake/programs/rdmad_-T" && severity=note finds 2602
 }
 
+# What another host tells of its machine, as a bundle has it. `there KEY=VALUE...`: of a port that differs so.
+there() {
+	local port='state=active link=ethernet roce_2=1 mtu=4096 mtu_max=4096 netdev=eth5 firmware=1.2 gids=::ffff:10.1.0.2' change
+	for change; do port=$(sed -E "s|${change%%=*}=[^ ]*|$change|" <<<"$port"); done
+	put "facts 1\nversion $("$rdmactl" version --json | jq -r .librdmad)\nclock_us 1\nmemlock_bytes ${limit-8388608}\nregistered_bytes 4096\nlater words\nport mlx5_7 1 $port later=1" \
+		/programs/there
+}
+test_there() {
+	machine
+	there && doctor 0 --strict && json '.there.ports[0].firmware == "1.2" and .there.later == "words"' "what is there"
+	there mtu=1024 && finds 4109 'there: ip link set eth5 mtu 4200'
+	there mtu=1024 && finds 4109 'mlx5_0 port 1 here 4096 B, mlx5_7 port 1 of the host 1024 B'
+	put 1500 /sys/class/net/eth1/mtu && there && doctor 0 && json '[.findings[] | select(.id == "RD-4108") | .command == "ip link set eth1 mtu 4200"] == [true]' "MTU here"
+	there mtu=1024 && doctor 0 && json '[.findings[] | select(.check == "D41")] == []' "both short"
+	machine
+	there state=down && finds 4107 'ip link set eth5 up'
+	there link=infiniband && finds 4110 'mlx5_0 here has ethernet'
+	there roce_2=0 && finds 4111 'mlx5_7 of the host'
+	limit=1024 there && finds 4106 'limit 1.00 KiB, rdmad registers up to 4.00 KiB'
+	put 'facts 1\nversion 0.0.9' /programs/there && doctor 0 && json '[.findings[].id] == ["RD-4104", "RD-4112"]' "another version, and no device"
+	put 'facts 1\nport\nport  \nport x y z= =\nversion' /programs/there && doctor 0
+	machine
+}
+
 test_files() {
 	severity=failure
 	put '' "$etc/rdmad/none" && "$rdmactl" key new --into "$fake$etc/rdmad/keys" somebody -q >/dev/null && doctor 0 --strict
@@ -291,6 +315,7 @@ test_limits
 test_tuning
 test_gpu
 test_host
+test_there
 test_files
 test_kernel
 test_status

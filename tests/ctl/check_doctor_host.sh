@@ -84,6 +84,29 @@ test_short_messages() {
 	stop_daemon
 }
 
+# What the daemon tells of its machine, to clients that have the right to it.
+test_facts() {
+	local at=${servers[0]}
+	doctor 0 "$at" && json '.there.version == "'"$("$rdmactl" version --json | jq -r .librdmad)"'" and (.there.ports | type) == "array"' "what is there"
+	json '[.findings[] | select(.check == "D41" and .id != "RD-4112")] == []' "here and there are one machine"
+	expect 0 doctor --config "$dir/rdmad.conf" --bundle "$dir/bundle.tar" "$at"
+	tar xOf "$dir/bundle.tar" --wildcards '*programs/there' | grep -q '^facts 1$' || fail "the bundle lacks what is there"
+	stop_daemon
+	(umask 077 && "$rdmactl" key new app --into "$dir/keys" >"$dir/app.key" 2>"$dir/err") || fail "no key"
+	echo 'app ping' >"$dir/clients"
+	configure "auth = { keys = \"$dir/keys\"; clients = \"$dir/clients\"; };"
+	start_daemon
+	at=${servers[0]}
+	doctor 0 --key "$dir/app.key" "$at" && found 4102 '"facts"' && json '.there == {}' "it is told to a client without the right"
+	echo 'app ping facts' >"$dir/clients"
+	expect 0 reload
+	doctor 0 --key "$dir/app.key" "$at" && json '.there.facts == "1"' "a client with the right"
+	doctor 2 "$at" && json '.there == null' "a client without a key"
+	stop_daemon
+	configure
+	start_daemon
+}
+
 # Another program has the port of the configuration; then rdmad itself.
 test_port() {
 	local at=${servers[0]} user
@@ -147,6 +170,9 @@ test_guest() {
 	reaches rdma "$last"
 	json '[.paths[] | select(.transport == "rdma").stages[] | select(.verified) | .stage][:6] == ["name", "rdma_bind_addr", "rdma_resolve_addr",
 		"rdma_resolve_route", "connect", "handshake"]' "stages of RDMA"
+	json '.there.ports[0] | .device == "rxe0" and .state == "active" and .link == "ethernet" and .roce_2 == "1" and .mtu == "1024" and
+		.netdev == "'"$netdev"'" and (.gids | contains("::ffff:'"$at"'"))' "what the daemon tells of its port"
+	json '[.findings[] | select(.check == "D41")] == []' "one machine at both ends"
 	json '.paths[] | select(.transport == "rdma").stages[2].figures == "GID ::ffff:'"$at"' here, ::ffff:'"$at"' there"' "GIDs"
 	stop_daemon
 
@@ -205,6 +231,7 @@ fi
 test_tcp
 test_stranger
 test_load
+test_facts
 test_port
 stop_daemon
 test_short_messages

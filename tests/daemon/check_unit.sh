@@ -1,35 +1,15 @@
 #!/bin/bash
 # check_unit.sh: the installed unit under a real systemd, in the guest: its sandbox keeps nothing from rdmad that it needs, RDMA and
-# the confinement of a session's process least of all. It changes the system that it runs on, which an emulated machine forgets.
+# the confinement of a session's process least of all.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-[[ ${RDMAD_GUEST-} ]] || { echo "$test_name: no RDMA here, and a system that it would change (scripts/guest)"; exit 77; }
-need jq nsenter unshare
-[[ -x /lib/systemd/systemd ]] || { echo "$test_name: systemd is missing"; exit 77; }
-packages=${RDMAD_PACKAGES:?the folder with the packages, which check_debian.sh has made}
-
-# Nothing starts here, as systemd is not running yet.
-# Triggers, of which that of the manual takes minutes here, are of no interest.
-dpkg --no-triggers --force-unsafe-io -i "$packages"/{rdmad,rdmactl,rdmad-gpu,librdmad6,librdma-lib1}_*.deb >"$dir/dpkg" 2>&1 ||
-	give_up "dpkg: $(grep -v '^Selecting' "$dir/dpkg")"
+# shellcheck source=tests/package/installed.sh
+. "$srcdir/tests/package/installed.sh"
 id -u rdmad >"$dir/out" 2>&1 || fail "there is no user rdmad"
 printf '%s\n' "listen = [\"127.0.0.1\", \"$RDMAD_GUEST_ADDR\"];" 'insecure = true;' 'kv.memory = "16M"; gpu.backend = "cpu"; resp.listen = ["127.0.0.1"];' \
 	'log.directory = "/var/lib/rdmad"; log.policy = "always";' >>/etc/rdmad.conf
 mkdir -p /etc/systemd/system/rdmad.service.d && printf '%s\n' '[Service]' WatchdogSec=20 >/etc/systemd/system/rdmad.service.d/watchdog.conf
-unset LD_LIBRARY_PATH
-rdmactl=/usr/bin/rdmactl
-
-# It is the first process of its namespace, with nothing to start but this unit and what that needs.
-# shellcheck disable=SC2016 # what the shell in there expands
-unshare --pid --mount --cgroup --fork --kill-child sh -c 'mount -t proc proc /proc && mount -t tmpfs tmp /tmp &&
-	container=test exec /lib/systemd/systemd --system --unit=rdmad.service --log-target=console --show-status=0' \
-	<&- >"$dir/log" 2>&1 &
-clients=($!)
-inside() { nsenter -t "$(pgrep -P "${clients[0]}" | head -n 1)" -m -p "$@"; }
-state() { inside systemctl show -p "$1" --value rdmad 2>/dev/null; }
-is() { [[ $(state "$1") == "$2" ]]; }
-
-wait_for "the unit's start" is ActiveState active || give_up "$(inside systemctl status rdmad 2>&1; tail -n 20 "$dir/log")"
+start_system
 systemd-analyze security --offline=yes --threshold=20 /lib/systemd/system/rdmad.service >"$dir/out" 2>&1 ||
 	fail "the unit's exposure: $(tail -n 1 "$dir/out")"
 process=$(inside "$rdmactl" --json status | jq .pid)

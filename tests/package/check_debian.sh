@@ -36,10 +36,10 @@ dpkg-deb -e "$folder"/rdmad_*.deb "$dir/scripts"
 grep -q 'deb-systemd-invoke .*rdmad.service' "$dir/scripts/postinst" || fail "an upgrade does not restart the service"
 # Clients of the socket wait through an upgrade. A removal ends it first, as it would start the service again.
 cat "$dir"/scripts/p{re,ost}inst 2>/dev/null | grep 'deb-systemd-invoke .*rdmad.socket' >"$dir/out" && fail "an upgrade stops the socket"
-[[ $(grep -o 'stop .*rdmad[.a-z]*' "$dir/scripts/prerm" | grep -o 'rdmad[.a-z]*') == $'rdmad.socket\nrdmad.service' ]] ||
+[[ $(grep -o 'stop .*rdmad[@*.a-z]*' "$dir/scripts/prerm" | grep -o 'rdmad[@*.a-z]*') == $'rdmad.socket\nrdmad@*.service\nrdmad.service' ]] ||
 	fail "a removal stops: $(grep stop "$dir/scripts/prerm")"
 # A removal leaves what the service kept, and a purge does not; twice is no error. Keys are the operator's.
-mkdir -p "$dir/purged/etc/rdmad" "$dir"/purged/var/l{ib,og}/private/rdmad
+mkdir -p "$dir/purged/etc/rdmad" "$dir"/purged/var/l{ib,og}/private/rdmad{,-second}
 touch "$dir/purged/etc/rdmad/keys" "$dir/purged/var/lib/private/rdmad/log.1"
 ln -s private/rdmad "$dir/purged/var/lib/rdmad"
 for step in remove purge purge; do

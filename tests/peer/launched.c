@@ -75,7 +75,7 @@ int main(int argc, char **argv)
 	rdma_context *ctx = context(words), *other = NULL;
 	double begin = now_ms(), formed;
 	rdma_group *group, *second = NULL;
-	const char *transport;
+	const char *transport = "nothing";
 	int rank, rc;
 
 	if (!ctx)
@@ -92,6 +92,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	rank = rdma_group_rank(group);
+	if (rdma_group_size(group) > 1) /* as long as the others are there */
+		transport = rdma_transport(ctx, rdma_group_peer(group, rank ? 0 : 1));
 	rc = work(group);
 	if (rc == 0 && has(words, "two")) {
 		other = context(words);
@@ -117,11 +119,9 @@ int main(int argc, char **argv)
 		rc = work(group) == 0; /* the launcher may end this rank first */
 		fprintf(stderr, "launched: rank %d goes on: %s\n", rank, rdma_get_error());
 	}
-	transport = rdma_transport(ctx, rank || rdma_group_size(group) < 2 ? rdma_group_peer(group, 0)
-									   : rdma_group_peer(group, 1));
 	if (rc == 0 && (!has(words, "quiet") || rank == 0))
-		printf("rank %d of %d by %s over %s in %.0f ms\n", rank, rdma_group_size(group), launcher,
-		       transport ? transport : "nothing", formed);
+		printf("rank %d of %d by %s over %s in %.0f ms\n", rank, rdma_group_size(group), launcher, transport,
+		       formed);
 	rdma_group_free(group);
 	rdma_cleanup(ctx);
 	return rc;

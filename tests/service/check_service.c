@@ -278,6 +278,16 @@ START_TEST(test_ping_size)
 }
 END_TEST
 
+/* The tests' server has no facts, as one of an earlier version: it does not offer the operation. */
+START_TEST(test_ping_facts)
+{
+	connect_with((struct wire_request){.service = WIRE_PING, .size = 4});
+	ck_assert_uint_eq(conn_granted(conn)->flags & WIRE_FACTS, 0);
+	submit(WIRE_OP_FACTS, "abcd", 4 * (size_t)_i, NULL, 0);
+	assert_cut_off("a question for what is not told");
+}
+END_TEST
+
 START_TEST(test_ping_other_op)
 {
 	connect_with((struct wire_request){.service = WIRE_PING, .size = 4});
@@ -1025,6 +1035,7 @@ int main(void)
 	tcase_add_test(tc, test_kv_not_enabled);
 	tcase_add_test(tc, test_ping_echoes);
 	tcase_add_loop_test(tc, test_ping_size, 0, 4);
+	tcase_add_loop_test(tc, test_ping_facts, 0, 2);
 	tcase_add_test(tc, test_ping_other_op);
 	tcase_add_test(tc, test_kv_round);
 	tcase_add_test(tc, test_kv_binary);

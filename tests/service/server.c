@@ -91,15 +91,18 @@ void services_open(struct services *services, const struct services_options *opt
 	struct channel_settings channel;
 	struct meeting_settings peer;
 	void *const settings[WIRE_SERVICES] = {[WIRE_KV] = &kv, [WIRE_CHANNEL] = &channel, [WIRE_PEER] = &peer};
-	struct service_host host = {
-		.domain = &options->domain, .domains = options->domain ? 1 : 0, .fatal = options->log.fatal};
+	struct service_host host = {.domain = &options->domain,
+				    .domains = options->domain ? 1 : 0,
+				    .facts = options->facts,
+				    .fatal = options->log.fatal};
 	struct service_shared *shared = &services->shared;
 
 	*services = (struct services){.gpu = options->gpu};
 	take_settings(WIRE_CHANNEL, &channel, &options->channel, sizeof(channel));
 	take_settings(WIRE_PEER, &peer, &options->peer, sizeof(peer));
-	REQUIRE(service_shared_open(shared, &host, 1u << WIRE_KV | 1u << WIRE_CHANNEL | 1u << WIRE_PEER, settings) ==
-		0);
+	REQUIRE(service_shared_open(shared, &host,
+				    1u << WIRE_PING | 1u << WIRE_KV | 1u << WIRE_CHANNEL | 1u << WIRE_PEER,
+				    settings) == 0);
 	services->store = ((struct kv_shared *)shared->of[WIRE_KV])->store;
 	if (options->gpu) {
 		REQUIRE(gpu_service_start(options->gpu) == 0);

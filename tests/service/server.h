@@ -32,8 +32,9 @@ struct services_options {
 	enum store_eviction eviction; /* as a rule, none */
 	struct fabric_domain *domain; /* the arena is registered there; NULL: nowhere, and there are no large values */
 	struct gpu_service *gpu;      /* stays the caller's; NULL: gpu is not enabled */
-	struct channel_settings channel; /* members that are 0: the default */
-	struct meeting_settings peer;    /* the same */
+	struct channel_settings channel;                             /* members that are 0: the default */
+	struct meeting_settings peer;                                /* the same */
+	size_t (*facts)(void *arg, char out[static WIRE_FACTS_MAX]); /* NULL: as a server of an earlier version */
 	/* Of the log, as in the settings; `directory` NULL: none. `fatal`: as the daemon hears of it. */
 	struct {
 		const char *directory;

@@ -747,6 +747,30 @@ START_TEST(test_run_head)
 }
 END_TEST
 
+START_TEST(test_facts)
+{
+	static const char longest[WIRE_FACTS_MAX + 1] = "facts 1\n";
+	static const struct {
+		const char *text;
+		size_t len;
+		bool valid;
+	} rows[] = {
+		{"facts 1\n", 8, true},
+		{"facts 1\nversion 7\n\n", 19, true},
+		{"facts 1\nversion 7\n\n", 17, false}, /* a line that is cut */
+		{"facts 1", 7, false},
+		{"facts 11\n", 9, false},
+		{"", 0, false},
+		{"facts 1\n\33\n", 10, false},
+		{longest, WIRE_FACTS_MAX, false},
+		{longest, WIRE_FACTS_MAX + 1, false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		ck_assert_msg(wire_facts_valid(rows[i].text, rows[i].len) == rows[i].valid, "row %zu", i);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("wire");
@@ -766,6 +790,7 @@ int main(void)
 	tcase_add_test(tc, test_accept_truncated);
 	tcase_add_test(tc, test_accept_bounds);
 	tcase_add_test(tc, test_reject_golden);
+	tcase_add_test(tc, test_facts);
 	tcase_add_test(tc, test_reject_other_version);
 	tcase_add_test(tc, test_reject_texts);
 	tcase_add_test(tc, test_reject_text_of_numbers);

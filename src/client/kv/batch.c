@@ -240,6 +240,8 @@ static int batch_inside(struct batch *b)
 
 	if (rc != 0)
 		return rc;
+	if (kv->nodes)
+		engine_turn(kv->engine); /* where no server can be asked nothing else would connect them */
 	kv_timeout_begin(kv);
 	b->handles = calloc(b->count + 1, sizeof(b->handles[0]));
 	if (!b->handles)

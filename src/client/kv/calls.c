@@ -67,6 +67,8 @@ static int call_run_at(struct kv *kv, struct ask *ask, struct kv_call *call)
 	call->ask = ask;
 	call->kv = kv;
 	kv_enter(kv);
+	if (unlikely(kv->whole && !kv->taking)) /* no answer will be waited for, and so nothing would connect it */
+		engine_turn(kv->engine);
 	/* A request that was not carried out because the connection ended is sent again on the next, if there is to
 	 * be one. */
 	do {

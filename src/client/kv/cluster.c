@@ -5,10 +5,8 @@
  */
 #include "client/kv/kv.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 
-#define PREFIX "cluster:"
 #define PAGE_MIN 1024u /* bytes of a page that is not the last one, so that no server makes many of them */
 #define RESTARTS 8u    /* tables that change while they are read */
 #define LOOK (10 * TIME_MS)
@@ -309,14 +307,6 @@ int kv_table_learn(struct kv *kv, struct kv *from)
 /*
  * Open
  */
-bool kv_nodes_named(const char *server)
-{
-	const char *rest = server + strlen(PREFIX);
-
-	/* cluster:7471 is a host of that name. */
-	return strncmp(server, PREFIX, strlen(PREFIX)) == 0 && rest[strspn(rest, "0123456789")];
-}
-
 /* Until each server has answered the first time, or some have not for a while. */
 static void await_parts(struct kv *kv)
 {
@@ -420,11 +410,13 @@ static int tables_join(const struct kv *seed, const struct kv_table_text *t, str
 
 static int cluster_join(struct kv *kv, struct engine *share, struct cluster_table *table)
 {
-	const char *list = kv->server + strlen(PREFIX);
 	struct kv_table_text *t = NULL;
 	struct kv *seed = NULL;
-	int rc = *list == '/' ? cluster_load(list, table) : 0;
+	const char *list;
+	int rc = -EINVAL;
 
+	if (cluster_is_named(kv->server, &list))
+		rc = *list == '/' ? cluster_load(list, table) : 0;
 	if (rc == 0)
 		rc = seed_find(kv, list, table, share, &seed, &t);
 	if (rc == 0)

@@ -61,7 +61,7 @@ int kv_open_options(const char *server, const struct rdmad_options *options, voi
 	log_clear_last();
 	if (!server || !kv_handle)
 		return log_fail(-EINVAL, "kv", "kv_open needs a server and a place for the handle");
-	if (kv_nodes_named(server))
+	if (cluster_is_named(server, NULL))
 		return kv_nodes_open(server, options, share ? ((struct kv *)share)->engine : NULL,
 				     (struct kv **)kv_handle);
 	engine_options_from(options, &engine_options);

@@ -185,6 +185,7 @@ struct kv {
 		char address[CLUSTER_ADDRESS_MAX + 1];
 	} elsewhere;    /* as the last answer said that was -EREMOTE */
 	bool retired;   /* the table has it no more */
+	bool asks;      /* its table is to be read */
 	unsigned round; /* of a batch, in which it had no room */
 };
 
@@ -248,6 +249,8 @@ struct kv_nodes {
 	struct kv_table_text *text; /* NULL: none is */
 	struct kv *from;
 	uint64_t reading_until;
+	uint64_t asked;      /* when a table was wanted last */
+	unsigned next_asked; /* of whom, while a server is away */
 
 	/* Of kv_watch(). */
 	uint32_t kinds;
@@ -502,11 +505,9 @@ struct kv *kv_new(const char *server, const struct engine_options *options, uint
 void kv_free(struct kv *kv);
 
 /*
- * cluster.c. Inside, but for the first two and kv_nodes_reopen().
+ * cluster.c. Inside, but for kv_nodes_open() and kv_nodes_reopen().
  */
 
-/* Whether it is the address of a cluster. */
-bool kv_nodes_named(const char *server);
 /* What kv_open_options, kv_close and kv_reopen do for one. */
 int kv_nodes_open(const char *server, const struct rdmad_options *options, struct engine *share, struct kv **out);
 void kv_nodes_close(struct kv *kv);
@@ -568,7 +569,9 @@ void kv_route_init(struct kv *kv);
 /* All that wait are told that; none waits any more. */
 void kv_route_end(struct kv *kv, int status);
 void kv_route_forget(struct kv *node); /* requests that it keeps */
-void kv_nodes_due(struct kv *kv);      /* a table was read, or not: see to those that wait */
+/* A node is connected: it may have a newer table. One is not, and the others may know more, once a second. */
+void kv_route_ask(struct kv *kv, struct kv *node);
+void kv_route_away(struct kv *kv);
 
 /* Requests that have no answer yet, and whose callers wait for it. */
 static inline size_t kv_outstanding_of(const struct kv *kv)

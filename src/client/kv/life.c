@@ -56,6 +56,8 @@ static void kv_established(struct conn *conn)
 	conn_admit(conn);
 	take_granted(kv);
 	engine_rouse(kv->engine);
+	if (kv->whole)
+		kv_route_ask(kv->whole, kv);
 }
 
 static void kv_writable(struct conn *conn)
@@ -99,6 +101,8 @@ static void rejoin_later(struct kv *kv)
 		kv->closed = true;
 		return;
 	}
+	if (kv->whole)
+		kv_route_away(kv->whole);
 	if (kv->dial.next && kv->dial.next < kv->dial.targets) { /* the name has other addresses */
 		kv->dial.under_way = false;
 		kv->dial.again = now;

@@ -165,6 +165,17 @@ int kv_route_end_status(const struct kv *node, const struct request *r, int stat
  * Requests that wait
  */
 
+/* The caller's turn looks at the list, not before that time. */
+static void see_soon(struct kv *kv, uint64_t when)
+{
+	struct kv_nodes *nodes = kv->nodes;
+
+	if (engine_defers(kv->engine))
+		engine_defer(kv->engine, &nodes->deferred);
+	else if (!list_linked(&nodes->timer.node) || nodes->timer.when > when)
+		engine_timer_set(kv->engine, &nodes->timer, when);
+}
+
 /* Into the list, to be seen to at that time. */
 static void wait_until(struct kv *kv, struct kv_kept *kept, uint64_t when)
 {
@@ -175,12 +186,8 @@ static void wait_until(struct kv *kv, struct kv_kept *kept, uint64_t when)
 	*nodes->waiting_tail = kept;
 	nodes->waiting_tail = &kept->next;
 	nodes->waiters++;
-	if (when == TIME_NEVER)
-		return;
-	if (engine_defers(kv->engine))
-		engine_defer(kv->engine, &nodes->deferred);
-	else if (!list_linked(&nodes->timer.node) || nodes->timer.when > when)
-		engine_timer_set(kv->engine, &nodes->timer, when);
+	if (when != TIME_NEVER)
+		see_soon(kv, when);
 }
 
 /* Out of the list, whose place for it is `at`. */
@@ -293,6 +300,7 @@ bool kv_route_moved(struct kv *node, struct request *r, const struct wire_record
 
 static void table_came(void *arg, int status, const void *value, size_t length);
 
+/* The caller neither counts nor awaits this request: so it is among those that were given up. */
 static int table_ask(struct kv *kv)
 {
 	struct kv_nodes *nodes = kv->nodes;
@@ -300,8 +308,60 @@ static int table_ask(struct kv *kv)
 	const struct ask ask = {
 		.op = WIRE_OP_TABLE, .head = &head, .head_len = sizeof(head), .done = table_came, .arg = kv};
 	struct request *r;
+	int rc = request_submit(nodes->from, &ask, &r);
 
-	return request_submit(nodes->from, &ask, &r);
+	nodes->from->orphans += rc == 0;
+	return rc;
+}
+
+static void table_end(struct kv *kv, bool read);
+
+static void table_begin(struct kv *kv, struct kv *from)
+{
+	struct kv_nodes *nodes = kv->nodes;
+
+	nodes->text = calloc(1, sizeof(*nodes->text));
+	nodes->from = from;
+	nodes->reading_until = time_now() + READING_TIME;
+	from->asks = false;
+	if (nodes->text)
+		nodes->text->has = nodes->epoch;
+	if (!nodes->text || table_ask(kv) != 0)
+		table_end(kv, false);
+}
+
+/* The table of the next server of which it is wanted, one after the other. */
+static void table_next(struct kv *kv)
+{
+	struct kv_nodes *nodes = kv->nodes;
+
+	for (unsigned i = 0; !nodes->text && !kv->ending && i < nodes->count; i++)
+		if (nodes->member[i]->asks && nodes->member[i]->taking)
+			table_begin(kv, nodes->member[i]);
+}
+
+void kv_route_ask(struct kv *kv, struct kv *node)
+{
+	node->asks = true;
+	kv->nodes->asked = time_now();
+	table_next(kv);
+}
+
+/* Another may know whether it is in the table at all. */
+void kv_route_away(struct kv *kv)
+{
+	struct kv_nodes *nodes = kv->nodes;
+
+	if (time_now() - nodes->asked < LONGEST_PAUSE)
+		return;
+	for (unsigned i = 0; i < nodes->count; i++) {
+		struct kv *node = nodes->member[nodes->next_asked++ % nodes->count];
+
+		if (node->taking) {
+			kv_route_ask(kv, node);
+			return;
+		}
+	}
 }
 
 static void table_end(struct kv *kv, bool read)
@@ -316,7 +376,8 @@ static void table_end(struct kv *kv, bool read)
 			kept->when = read ? now : now + pause_after(kept->fails);
 			kept->fails++;
 		}
-	engine_timer_set(kv->engine, &nodes->timer, now);
+	see_soon(kv, now);
+	table_next(kv);
 }
 
 static void table_came(void *arg, int status, const void *value, size_t length)
@@ -325,8 +386,8 @@ static void table_came(void *arg, int status, const void *value, size_t length)
 	struct kv_nodes *nodes = kv->nodes;
 	int rc = status;
 
-	if (!nodes->text)
-		return; /* it took too long */
+	nodes->from->orphans--;
+	engine_uncount(kv->engine);
 	if (rc == 0)
 		rc = kv_table_page(nodes->text, value, length);
 	if (rc == 1 && table_ask(kv) == 0)
@@ -346,25 +407,16 @@ static void table_abandon(struct kv *kv)
 
 	for (uint32_t i = 0; i < from->slots; i++)
 		if (request_is_table(kv_slot(from, i), kv))
-			request_orphan(from, kv_slot(from, i));
+			request_orphan(from, kv_slot(from, i)), from->orphans--;
 	table_end(kv, false);
 }
 
 /* It waits until the server's table is here. */
-static void table_await(struct kv *kv, struct kv_kept *kept, uint64_t now)
+static void table_await(struct kv *kv, struct kv_kept *kept)
 {
-	struct kv_nodes *nodes = kv->nodes;
-
 	wait_until(kv, kept, TIME_NEVER);
-	if (nodes->text)
-		return;
-	nodes->text = calloc(1, sizeof(*nodes->text));
-	nodes->from = kept->from;
-	nodes->reading_until = now + READING_TIME;
-	if (nodes->text)
-		nodes->text->has = nodes->epoch;
-	if (!nodes->text || table_ask(kv) != 0)
-		table_end(kv, false);
+	kept->from->asks = true;
+	table_next(kv);
 }
 
 /*
@@ -392,11 +444,11 @@ static void see_to(struct kv *kv, struct kv_kept *kept, uint64_t now)
 	else if (kept->fails >= TRIES)
 		tell(kv, kept, -EREMOTE);
 	else
-		table_await(kv, kept, now);
+		table_await(kv, kept);
 }
 
 /* Callbacks may submit more, and cancel what waits: so from the start again after each. */
-void kv_nodes_due(struct kv *kv)
+static void nodes_due(struct kv *kv)
 {
 	struct kv_nodes *nodes = kv->nodes;
 	uint64_t now = time_now(), next = TIME_NEVER;
@@ -451,12 +503,12 @@ int kv_route_drop(struct kv *kv, bool (*is)(const struct ask *ask, const void *a
 
 static void timer_due(struct engine_timer *timer)
 {
-	kv_nodes_due(container_of(timer, struct kv_nodes, timer)->whole);
+	nodes_due(container_of(timer, struct kv_nodes, timer)->whole);
 }
 
 static void deliver(struct deferred *deferred)
 {
-	kv_nodes_due(container_of(deferred, struct kv_nodes, deferred)->whole);
+	nodes_due(container_of(deferred, struct kv_nodes, deferred)->whole);
 }
 
 void kv_route_init(struct kv *kv)

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define FRAME_HEADERS 60u /* of IP, UDP, InfiniBand: a frame of 1500 has a packet of 1024 */
+
 #define SYS "/sys/class/infiniband/"
 
 /* The first network interface that could have a Soft-RoCE device, "" if there is none. Returns buf. */
@@ -225,7 +227,7 @@ static void check_listened(struct doctor *d)
 		}
 	}
 	if (candidate)
-		finding_add(d, 601, NAMES("FILE", config_file(d), "ADDRESS", candidate->text),
+		finding_add(d, 601, NAMES("FILE", config_file(d), "UNIT", d->unit, "ADDRESS", candidate->text),
 			    "listen has %s; RDMA has %s by %s", listen, candidate->text, candidate->netdev);
 }
 
@@ -298,6 +300,20 @@ void check_namespace(struct doctor *d)
 		finding_add(d, 1001, NULL, "rdma system: exclusive, and no device is seen here");
 }
 
+unsigned port_mtu(struct doctor *d, const struct port *port)
+{
+	unsigned bytes = 4096;
+	uint64_t mtu;
+
+	if (d->live)
+		return verbs_mtu(port->device, port->number);
+	if (!port->ethernet || !look_number(&d->look, &mtu, "/sys/class/net/%s/mtu", port->netdev))
+		return 0;
+	while (bytes > 256 && bytes + FRAME_HEADERS > mtu)
+		bytes /= 2;
+	return bytes;
+}
+
 void check_mtu(struct doctor *d)
 {
 	for (unsigned i = 0; i < d->ports; i++) {
@@ -326,7 +342,8 @@ void check_register(struct doctor *d)
 
 		if (!port_is_first(d, i))
 			continue;
-		for (size_t k = 0; k < ARRAY_SIZE(sizes) && rc == 0; k++) {
+		/* As much as a store has only where one of this user's is to be. */
+		for (size_t k = 0; k < (daemon_is_ours(d) ? ARRAY_SIZE(sizes) : 1) && rc == 0; k++) {
 			rc = verbs_register(d->port[i].device, sizes[k], &step);
 			if (rc != 0)
 				finding_add(d, 1301, NULL, "%s, %zu MiB: %s: %s", d->port[i].device,

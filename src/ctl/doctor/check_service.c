@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/timex.h>
@@ -263,10 +264,12 @@ static unsigned number_of_message(const char *message)
 	return error_find(number) ? number : 2603;
 }
 
-/* What rdmad says in the way of its start, a finding for each of its errors. */
+/* What rdmad says in the way of its start, a finding for each of its errors. Of a daemon that another user starts this
+ * one can tell no more than that its file is right. */
 void check_config(struct doctor *d)
 {
-	const char *arguments[] = {d->program, "-t", d->file ? "-c" : NULL, d->file, NULL};
+	const char *arguments[] = {d->program, daemon_is_ours(d) ? "-t" : "--offline", d->file ? "-c" : NULL, d->file,
+				   NULL};
 	struct look unheard = {.root = ""};
 	char *text, *next, *line, directory[512];
 	int status, errors = 0;
@@ -286,10 +289,11 @@ void check_config(struct doctor *d)
 			continue;
 		errors++;
 		finding_add(d, number_of_message(line), NAMES("FILE", config_file(d), "DIR", directory),
-			    "rdmad -t, exit status %d: %s", status, line);
+			    "rdmad %s, exit status %d: %s", arguments[1], status, line);
 	}
 	if (text && status != 0 && status != 127 && !errors)
-		finding_add(d, 2603, NAMES("FILE", config_file(d)), "rdmad -t, exit status %d: %s", status, text);
+		finding_add(d, 2603, NAMES("FILE", config_file(d)), "rdmad %s, exit status %d: %s", arguments[1],
+			    status, text);
 	free(text);
 }
 
@@ -374,6 +378,10 @@ void check_keys(struct doctor *d)
 {
 	char file[512], path[PATH_MAX];
 	struct auth_keys *keys = NULL;
+	uid_t user = geteuid();
+	struct passwd *entry;
+	char text[600], name[40];
+	struct stat st;
 	const char *why;
 	int rc;
 
@@ -387,8 +395,17 @@ void check_keys(struct doctor *d)
 	if (rc == 0)
 		rc = auth_keys_load(path, &keys);
 	why = log_hush_end();
+	/* Root reads it whoever has it; the daemon takes what is root's or its own, and must be able to read it. */
+	if (d->live && daemon_user(d, &user) && user && rc == 0 && stat(path, &st) == 0 && st.st_uid != user) {
+		snprintf(text, sizeof(text), "%.500s is of user %u, and rdmad runs as user %u", file, st.st_uid, user);
+		why = text;
+		rc = -EPERM;
+	}
+	entry = getpwuid(user);
+	snprintf(name, sizeof(name), "%u", user);
 	if (rc != 0 && rc != -EACCES)
-		finding_add(d, 2901, NAMES("FILE", file), "%s", *why ? why : strerror(-rc));
+		finding_add(d, 2901, NAMES("FILE", file, "UNIT", d->unit, "USER", entry ? entry->pw_name : name), "%s",
+			    *why ? why : strerror(-rc));
 	auth_keys_free(keys);
 }
 

@@ -62,22 +62,22 @@ static void check_limit(struct doctor *d, unsigned number, const char *process, 
 
 	if (!lock_limit(d, process, &limit, &capable) || capable || limit >= d->store)
 		return;
-	finding_add(d, number, NULL, "%s: limit %s, CAP_IPC_LOCK no; kv.memory %s", name,
+	finding_add(d, number, NAMES("UNIT", d->unit), "%s: limit %s, CAP_IPC_LOCK no; kv.memory %s", name,
 		    units_human_size((double)limit, have), units_human_size((double)d->store, need));
 }
 
 /* systemctl show prints LimitMEMLOCK=BYTES or infinity; a unit that is not there has systemd's default. */
 static void check_unit_limit(struct doctor *d)
 {
-	static const char *const show[] = {"systemctl", "show", "rdmad", "-p", "LimitMEMLOCK", "-p", "LoadState", NULL};
+	const char *const show[] = {"systemctl", "show", d->unit, "-p", "LimitMEMLOCK", "-p", "LoadState", NULL};
 	int status;
 	char *text = look_program(&d->look, show, &status), have[32], need[32];
 	uint64_t limit;
 
 	if (text && status == 0 && strstr(text, "LoadState=loaded") &&
 	    field_number(text, "LimitMEMLOCK=", &limit, 10) && limit < d->store)
-		finding_add(d, 1203, NULL, "LimitMEMLOCK %s; kv.memory %s", units_human_size((double)limit, have),
-			    units_human_size((double)d->store, need));
+		finding_add(d, 1203, NAMES("UNIT", d->unit), "LimitMEMLOCK %s; kv.memory %s",
+			    units_human_size((double)limit, have), units_human_size((double)d->store, need));
 	free(text);
 }
 
@@ -90,7 +90,8 @@ void check_memlock(struct doctor *d)
 		return;
 	check_unit_limit(d);
 	if (!d->pid) {
-		check_limit(d, 1201, "self", "this shell");
+		if (daemon_is_ours(d))
+			check_limit(d, 1201, "self", "this shell");
 		return;
 	}
 	snprintf(pid, sizeof(pid), "%lld", (long long)d->pid);

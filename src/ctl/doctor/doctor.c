@@ -184,6 +184,8 @@ static json_t *report_json(const struct doctor *d)
 		      count_findings(d, SEVERITY_NOTE), "findings", findings_json(d), "checks", array);
 	if (d->paths)
 		json_object_set(o, "paths", d->paths);
+	if (d->there)
+		json_object_set(o, "there", d->there);
 	return o;
 }
 
@@ -303,6 +305,11 @@ static int command_doctor(const struct ctl_arguments *arguments)
 	if (arguments->count) {
 		d.check = "D40";
 		far_look(&d, arguments->text[0]);
+	}
+	if (!d.live) {
+		d.check = "D41";
+		there_read(&d);
+		there_judge(&d, "the host", &(struct cm_way){.port = 0});
 	}
 	make_checks(&d, true);
 	rc = print_report(&d);

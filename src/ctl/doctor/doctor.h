@@ -107,6 +107,7 @@ struct doctor {
 	struct look look;
 	bool live;        /* this machine, not a root: things can be tried */
 	const char *file; /* the configuration */
+	char unit[80];    /* of systemd, that has it: rdmad, or an instance, rdmad@NAME */
 	char *config;     /* as rdmad -T prints it; NULL: unknown, and config_wrong says why */
 	char config_wrong[512];
 	int config_status; /* rdmad's exit status; 127: there is no rdmad */
@@ -125,6 +126,7 @@ struct doctor {
 	size_t findings, room;
 	bool lost;     /* a finding, for lack of memory */
 	json_t *paths; /* towards the host, see far.c */
+	json_t *there; /* what the host tells of itself, see there.c; NULL: nothing */
 };
 
 /* Add a finding. Words in capitals in the row's command are replaced: names is NAMES("IF", "eth0", ...) or NULL. */
@@ -141,6 +143,10 @@ void facts_release(struct doctor *d);
 extern const char scheme_rdma[], scheme_tcp[];
 /* The name of its file. */
 const char *config_file(const struct doctor *d);
+/* The user that the daemon runs as, or by its unit will. False: unknown. */
+bool daemon_user(struct doctor *d, uid_t *user);
+/* Whether it is not one that another user starts. */
+bool daemon_is_ours(struct doctor *d);
 /* The value of a setting as text without quotes, of a list its items with ", " between. False: unset, or unknown. */
 bool config_value(const struct doctor *d, const char *path, char *buf, size_t size);
 /* A size or a number. `effective`: the one in effect. False: unknown. */
@@ -152,6 +158,9 @@ bool field_number(const char *text, const char *name, uint64_t *out, int base);
 
 /* Whether the port of that index is its device's first: what is of the device is looked at there. */
 bool port_is_first(const struct doctor *d, unsigned index);
+
+/* Bytes of its packets; below a root, by the MTU of its network interface. 0: unknown. */
+unsigned port_mtu(struct doctor *d, const struct port *port);
 
 /* What the ports have counted of errors: numbers above 0 by the path of their file. */
 json_t *counters_read(struct doctor *d);
@@ -186,6 +195,18 @@ enum cm_stage verbs_resolve(const struct sockaddr *from, const struct sockaddr *
  */
 void far_look(struct doctor *d, const char *host);
 void far_print(const struct doctor *d);
+
+/*
+ * there.c: what the host tells of itself, beside what this machine is.
+ */
+struct rdmad_ping;
+/* Asks by a connection that works, once. */
+void there_ask(struct doctor *d, struct rdmad_ping *ping, const char *host);
+/* The same by what a bundle has of it. */
+void there_read(struct doctor *d);
+/* Adds what does not fit together. `way`: what rdma_cm found on the way there. */
+void there_judge(struct doctor *d, const char *host, const struct cm_way *way);
+void there_print(const struct doctor *d);
 
 /*
  * The checks, by their file.

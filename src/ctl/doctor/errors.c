@@ -10,6 +10,11 @@ static const struct ctl_option explain_options[] = {
 	{NULL},
 };
 
+/* A drop-in behind those that `systemctl edit` makes. */
+#define RAISE_MEMLOCK                                                                                                  \
+	"printf '[Service]\\nLimitMEMLOCK=infinity\\n' | install -D -m 644 /dev/stdin "                                \
+	"/etc/systemd/system/UNIT.service.d/zz-memlock.conf; systemctl daemon-reload; systemctl restart UNIT"
+
 /* In the order of their numbers. */
 static const struct error_row rows[] = {
 	{101, SEVERITY_RDMA, "modules of RDMA are not loaded",
@@ -42,7 +47,7 @@ static const struct error_row rows[] = {
 	 "mstlink -d DEV; another cable"},
 	{601, SEVERITY_RDMA, "rdmad listens on no address of an RDMA device",
 	 "listen in rdmad.conf names other addresses, as its default, which is the loopback, does",
-	 "in FILE: listen = [\"127.0.0.1\", \"ADDRESS\"]; then: systemctl restart rdmad"},
+	 "in FILE: listen = [\"127.0.0.1\", \"ADDRESS\"]; then: systemctl restart UNIT"},
 	{602, SEVERITY_RDMA, "the network interface of a port has no address",
 	 "the interface was not configured; rdma_cm needs an IP address", "ip address add ADDRESS/24 dev IF"},
 	{701, SEVERITY_RDMA, "a port has no RoCE v2 entry in its GID table",
@@ -70,11 +75,9 @@ static const struct error_row rows[] = {
 	 "ulimit -l unlimited (as root), or /etc/security/limits.d/rdma.conf; in a container: --ulimit memlock=-1 "
 	 "--cap-add=IPC_LOCK"},
 	{1202, SEVERITY_RDMA, "the running daemon may lock less memory than the store needs",
-	 "it was started with the limit of a shell or a container",
-	 "systemctl edit rdmad: [Service] LimitMEMLOCK=infinity; then: systemctl restart rdmad"},
+	 "it was started with the limit of a shell or a container", RAISE_MEMLOCK},
 	{1203, SEVERITY_RDMA, "the unit lets the daemon lock less memory than the store needs",
-	 "LimitMEMLOCK is set, or systemd's default of 8 MiB holds",
-	 "systemctl edit rdmad: [Service] LimitMEMLOCK=infinity; then: systemctl restart rdmad"},
+	 "LimitMEMLOCK is set, or systemd's default of 8 MiB holds", RAISE_MEMLOCK},
 	{1301, SEVERITY_RDMA, "memory cannot be registered",
 	 "ENOMEM: the limit of locked memory; EAGAIN: the rdma control group; EINVAL: larger than the device takes, or "
 	 "its "
@@ -168,7 +171,7 @@ static const struct error_row rows[] = {
 	 "another log.directory, on ext4 or xfs"},
 	{2901, SEVERITY_FAILURE, "the file of keys is not accepted",
 	 "others may read it, it is of another user, or a line is wrong",
-	 "chown rdmad: FILE, or root: where rdmad runs as root; chmod 600 FILE; rdmactl key list FILE"},
+	 "chown USER: FILE; chmod 600 FILE; rdmactl key list FILE; systemctl reload-or-restart UNIT"},
 	{3001, SEVERITY_NOTE, "the kernel has no Landlock",
 	 "it is not in the list of security modules: sessions of gpu have less of a sandbox",
 	 "lsm=landlock,... on the kernel's command line; cat /sys/kernel/security/lsm"},
@@ -209,6 +212,34 @@ static const struct error_row rows[] = {
 	{4012, SEVERITY_FAILURE, "a connection that works ends under load",
 	 "packets are lost: a switch, a cable, or no flow control; or the daemon there is at its limit",
 	 "rdmactl doctor HOST, again; there: rdmactl status; ethtool -S IF | grep -E 'discard|pause|err'"},
+	{4101, SEVERITY_NOTE, "the daemon there does not tell of its machine", "it is of an earlier version",
+	 "there: apt-get install rdmad; rdmactl doctor"},
+	{4102, SEVERITY_NOTE, "the daemon there does not tell this client of its machine",
+	 "its file of clients names services and rights, and \"facts\" is not among them",
+	 "there: the word facts in the client's line of /etc/rdmad/clients; systemctl reload rdmad"},
+	{4103, SEVERITY_WARNING, "what the daemon there tells of its machine does not come",
+	 "it has much to do, or what answers is no rdmad", "rdmactl doctor HOST, again; there: the log of rdmad"},
+	{4104, SEVERITY_NOTE, "the versions differ", "one machine was upgraded, the other was not",
+	 "apt-get install rdmad rdmactl, here and there"},
+	{4105, SEVERITY_WARNING, "the clocks differ", "no daemon keeps one of them: logs do not fit together",
+	 "apt-get install chrony; systemctl enable --now chrony; here and there"},
+	{4106, SEVERITY_RDMA, "the daemon there may lock less memory than it registers",
+	 "it was started with the limit of a shell or a container", "there: " RAISE_MEMLOCK},
+	{4107, SEVERITY_RDMA, "a port there is down, or its device away",
+	 "its network interface is down, there is no cable, or the device was deleted",
+	 "there: ip link set IF up; rdma link; rdmactl doctor"},
+	{4108, SEVERITY_WARNING, "RDMA packets are shorter here than there",
+	 "the MTU of the network interface here is smaller", "ip link set IF mtu BYTES"},
+	{4109, SEVERITY_WARNING, "RDMA packets are shorter there than here",
+	 "the MTU of the network interface there is smaller", "there: ip link set IF mtu BYTES"},
+	{4110, SEVERITY_RDMA, "one end is of InfiniBand, the other of Ethernet",
+	 "the host has devices of both, and the address is of the other network",
+	 "ip address, here and there; an address of the network that both are in"},
+	{4111, SEVERITY_RDMA, "the port there has no RoCE v2 entry in its GID table",
+	 "its network interface has no address, or the device speaks RoCE v1 only",
+	 "there: ip address add ADDRESS/24 dev IF; rdmactl doctor"},
+	{4112, SEVERITY_RDMA, "the host has no RDMA device", "it has none, or its driver is not loaded",
+	 "there: rdma link; rdmactl doctor"},
 	{5001, SEVERITY_FAILURE, "rdmad cannot listen on an address",
 	 "another program has the port, or the address is not of this machine", "ss -ltnp; ip address; rdmactl doctor"},
 	{5002, SEVERITY_FAILURE, "rdmad would let other machines in without keys",
@@ -218,8 +249,7 @@ static const struct error_row rows[] = {
 	{5003, SEVERITY_FAILURE, "RDMA is required and missing",
 	 "require_rdma is true, and there is no device, or no address of it in listen", "rdmactl doctor"},
 	{5004, SEVERITY_FAILURE, "the daemon cannot register memory",
-	 "the limit of locked memory, or what the device takes",
-	 "systemctl edit rdmad: [Service] LimitMEMLOCK=infinity; rdmactl doctor"},
+	 "the limit of locked memory, or what the device takes", RAISE_MEMLOCK},
 	{5005, SEVERITY_FAILURE, "the daemon cannot write to the directory of its log",
 	 "the directory above it is missing, or of another user", "install -d -o rdmad -m 700 DIR; rdmactl doctor"},
 	{5006, SEVERITY_FAILURE, "the store does not fit the memory",
@@ -233,6 +263,10 @@ static const struct error_row rows[] = {
 	{5009, SEVERITY_WARNING, "the daemon does not offer the gpu service",
 	 "its program is not installed, or there is no GPU where gpu.backend asks for one",
 	 "apt-get install rdmad-gpu; rdmactl doctor; or services without gpu in rdmad.conf"},
+	{5010, SEVERITY_RDMA, "rdmad waits for an RDMA device",
+	 "listen names an address with rdma:// that no device has: its driver loads late, its link is down, or the "
+	 "address is another",
+	 "rdma link; ip address: rdmad listens there within seconds when a device has it"},
 	{6001, SEVERITY_FAILURE, "the connection is refused",
 	 "no rdmad runs there, or it listens on another address or port",
 	 "rdmactl doctor HOST; there: rdmactl status; rdmad"},
@@ -321,7 +355,7 @@ static int print_manual(void)
 	fputs(".\\\" Printed by rdmactl explain --manual.\n.Dd November 28, 2026\n.Dt RDMAD-ERRORS 7\n.Os\n.Sh NAME\n"
 	      ".Nm rdmad-errors\n.Nd what the numbers of errors mean\n.Sh DESCRIPTION\nFindings of\n"
 	      ".Cm rdmactl doctor\nand frequent messages of\n.Xr rdmad 8\nand\n.Xr rdmactl 1\n"
-	      "have a number, under which their cause and a command that mends it stand here;\n"
+	      "have a number.\nTheir cause and a command that mends it stand under it here;\n"
 	      ".Cm rdmactl explain Ar number\nsays the same.\nWords in capitals stand for names of the machine.\n.Bl "
 	      "-tag -width "
 	      "Ds\n",

@@ -3,7 +3,9 @@
 
 #include <arpa/inet.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const char scheme_rdma[] = "rdma", scheme_tcp[] = "tcp";
@@ -304,9 +306,70 @@ bool address_is_rdma(const struct doctor *d, const struct local_address *address
 	return false;
 }
 
+/* Instances of the unit have files of their own: NAME.conf beside the keys. */
+static void find_unit(struct doctor *d)
+{
+	static const char place[] = SYSCONFDIR "/rdmad/", end[] = ".conf";
+	const char *name = config_file(d);
+	size_t len;
+
+	snprintf(d->unit, sizeof(d->unit), "rdmad");
+	if (strncmp(name, place, strlen(place)) != 0)
+		return;
+	name += strlen(place);
+	len = strlen(name);
+	if (len > strlen(end) && len < sizeof(d->unit) && strcmp(name + len - strlen(end), end) == 0 &&
+	    !strchr(name, '/'))
+		snprintf(d->unit, sizeof(d->unit), "rdmad@%.*s", (int)(len - strlen(end)), name);
+}
+
+bool daemon_user(struct doctor *d, uid_t *user)
+{
+	const char *const show[] = {"systemctl", "show", d->unit, "-p", "User", "-p", "LoadState", NULL};
+	char name[64] = "", path[32];
+	struct passwd *entry;
+	struct stat st;
+	const char *at;
+	int status;
+	char *text;
+
+	snprintf(path, sizeof(path), "/proc/%lld", (long long)d->pid);
+	if (d->pid && stat(path, &st) == 0) {
+		*user = st.st_uid;
+		return true;
+	}
+	text = look_program(&d->look, show, &status);
+	at = text && status == 0 && strstr(text, "LoadState=loaded") ? strstr(text, "User=") : NULL;
+	if (at)
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(at + strlen("User="), "\n"), at + strlen("User="));
+	free(text);
+	/* Ordinary users may not be told; the package makes this one for the unit. */
+	if (!*name && geteuid() != 0 && (!d->file || strchr(d->unit, '@')))
+		snprintf(name, sizeof(name), "rdmad");
+	entry = *name ? getpwnam(name) : NULL;
+	if (entry)
+		*user = entry->pw_uid;
+	return entry;
+}
+
+bool daemon_is_ours(struct doctor *d)
+{
+	uid_t user;
+
+	return !d->live || geteuid() == 0 || !daemon_user(d, &user) || user == geteuid();
+}
+
 /* The running daemon; that there is none is no fault. */
 static void ask_daemon(struct doctor *d)
 {
+	static char own[128]; /* of an instance, whose directory systemd names */
+	char path[128];
+
+	if (!ctl.control && !getenv("RDMAD_CONTROL") && strchr(d->unit, '@') &&
+	    config_value(d, "control.socket", path, sizeof(path)) && strcmp(path, "/run/rdmad/control.sock") == 0) {
+		snprintf(own, sizeof(own), "/run/rdmad-%s/control.sock", strchr(d->unit, '@') + 1);
+		ctl.control = own;
+	}
 	d->status = ctl_control_try("status");
 	d->pid = json_integer_value(json_object_get(d->status, "pid"));
 }
@@ -316,6 +379,7 @@ void facts_gather(struct doctor *d)
 	char text[256];
 
 	read_config(d);
+	find_unit(d);
 	d->wants_rdma = !config_value(d, "transports", text, sizeof(text)) || strstr(text, scheme_rdma);
 	d->require_rdma = config_value(d, "require_rdma", text, sizeof(text)) && strcmp(text, "true") == 0;
 	config_size(d, "kv.memory", &d->store, true);
@@ -333,4 +397,5 @@ void facts_release(struct doctor *d)
 	json_decref(d->status);
 	json_decref(d->counters);
 	json_decref(d->paths);
+	json_decref(d->there);
 }

@@ -28,6 +28,7 @@ struct path {
 	char furthest[64], failed[64], why[512];
 	int error;        /* of the stage that failed; 0: none did */
 	uint32_t largest; /* bytes of a ping that came back */
+	struct cm_way way;
 };
 
 static uint64_t stage_limit(void)
@@ -85,7 +86,6 @@ static bool walk_cm(struct path *path, const struct address_socket *to)
 	struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
 	int error = find_source(to, &from);
 	enum cm_stage stage;
-	struct cm_way way;
 	char text[128], why[256];
 
 	if (error) {
@@ -93,16 +93,18 @@ static bool walk_cm(struct path *path, const struct address_socket *to)
 		return false;
 	}
 	stage = verbs_resolve((const struct sockaddr *)&from, (const struct sockaddr *)&to->sa,
-			      (int)(stage_limit() / 2 / TIME_MS), &error, &way);
+			      (int)(stage_limit() / 2 / TIME_MS), &error, &path->way);
 	address_format_socket((const struct sockaddr *)&from, text, sizeof(text));
 	*strrchr(text, ':') = '\0'; /* it has no port */
 	if (stage >= CM_BIND)
 		stage_verified(path, cm_stage_name(CM_BIND), "%s, device %s", text,
-			       *way.device ? way.device : "unknown");
+			       *path->way.device ? path->way.device : "unknown");
 	if (stage >= CM_ADDRESS)
-		stage_verified(path, cm_stage_name(CM_ADDRESS), "GID %s here, %s there", way.from_gid, way.to_gid);
+		stage_verified(path, cm_stage_name(CM_ADDRESS), "GID %s here, %s there", path->way.from_gid,
+			       path->way.to_gid);
 	if (stage >= CM_ROUTE)
-		stage_verified(path, cm_stage_name(CM_ROUTE), "port %u, packets of %u B", way.port, way.mtu);
+		stage_verified(path, cm_stage_name(CM_ROUTE), "port %u, packets of %u B", path->way.port,
+			       path->way.mtu);
 	if (error) {
 		snprintf(why, sizeof(why), "from %s: %s", text, strerror(-error));
 		stage_failed(path, cm_stage_name((enum cm_stage)(stage + 1)), error, why);
@@ -163,6 +165,8 @@ static int ping_once(struct path *path, uint32_t size, uint64_t *rtt)
 		stage_failed(path, stage, rc, rdmad_error());
 	else
 		stage_verified(path, stage, "round trip %.1f us", (double)*rtt / 1e3);
+	if (rc == 0 && !path->largest)
+		there_ask(path->d, ping, path->host);
 	rdmad_ping_close(ping);
 	return rc;
 }
@@ -339,6 +343,8 @@ void far_look(struct doctor *d, const char *host)
 		judge(&by_tcp, try_rdma ? &by_rdma : NULL);
 	if (try_rdma && (d->ports || !try_tcp)) /* else D01 has told it */
 		judge(&by_rdma, NULL);
+	d->check = "D41";
+	there_judge(d, address.host, &by_rdma.way);
 	path_done(&by_tcp);
 	path_done(&by_rdma);
 }
@@ -364,4 +370,5 @@ void far_print(const struct doctor *d)
 			       log_printable(json_string_value(json_object_get(stage, "figures")), line, sizeof(line)));
 		}
 	}
+	there_print(d);
 }

@@ -151,8 +151,8 @@ const struct metric metrics[] = {
 	GAUGE("rdmad_cluster_epoch", "", "Epoch of the cluster's table that is served; absent where there is none.",
 	      ONE("cluster.epoch")),
 	GAUGE("rdmad_cluster_slots", "state",
-	      "Slots: this server's by the table, those of them that wait for a sweep, and all that have keys of "
-	      "before they were given away.",
+	      "Slots: this server's by the table, slots that wait for a sweep, and those with keys of before they "
+	      "were given away.",
 	      {"own", "cluster.slots"}, {"waiting", "cluster.waiting_slots"}, {"sweeping", "cluster.sweeping_slots"}),
 	COUNTER("rdmad_cluster_engine_requests_total", "", "Transactions that the cluster's engine was asked for.",
 		ONE("engine.asked")),

@@ -63,9 +63,10 @@ static void soft_request_limits(const struct fabric_request *request, struct fab
 	soft_limits(NULL, limits);
 }
 
-static const char *soft_devices(const struct fabric *fabric)
+static char *soft_devices(const struct fabric *fabric, char *buf, size_t size)
 {
-	return "tcp, unix";
+	snprintf(buf, size, "tcp, unix");
+	return buf;
 }
 
 uint32_t soft_ring_size(uint32_t depth)

@@ -18,8 +18,7 @@ static uint8_t verbs_ack_timeout(uint32_t ms)
 	return exponent;
 }
 
-/* The device list alone does not say whether the connection manager is there. */
-static int verbs_check_cm(void)
+int verbs_check_cm(void)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 
@@ -32,33 +31,49 @@ static int verbs_check_cm(void)
 	return 0;
 }
 
-static int verbs_open(const struct fabric_config *config, struct fabric **out)
+/* All devices that are there. */
+static int verbs_find_devices(struct verbs_fabric *fabric, const char *wanted)
 {
-	struct verbs_fabric *fabric;
-
 	if (access("/dev/infiniband", X_OK)) {
 		log_warn("verbs", "no RDMA on this machine: /dev/infiniband: %m");
 		return -ENODEV;
 	}
+	if (fabric->late && !verbs_any_is_there()) {
+		log_warn("verbs", "no RDMA device: `rdma link` and ibv_devices should list one");
+		return -ENODEV;
+	}
 	if (verbs_check_cm())
 		return -ENODEV;
-	fabric = calloc(1, sizeof(*fabric));
+	fabric->contexts = rdma_get_devices(NULL);
+	if (!fabric->contexts) {
+		log_warn("verbs", "no RDMA device: %m");
+		return -ENODEV;
+	}
+	return verbs_devices_add(fabric, wanted);
+}
+
+static int verbs_open(const struct fabric_config *config, struct fabric **out)
+{
+	struct verbs_fabric *fabric = calloc(1, sizeof(*fabric));
+
 	if (!fabric)
 		return -ENOMEM;
 	fabric->ack_timeout = verbs_ack_timeout(config->ack_timeout_ms);
 	fabric->traffic_class = config->traffic_class;
-	fabric->contexts = rdma_get_devices(NULL);
-	if (!fabric->contexts) {
-		log_warn("verbs", "no RDMA device: %m");
+	if (verbs_wanted_parse(config->device, &fabric->wanted) != 0) {
+		log_warn("verbs", "%s is no RDMA device: a name like mlx5_0, or with a port from 1 on, mlx5_0:2",
+			 config->device);
 		goto free_fabric;
 	}
-	if (verbs_devices_add(fabric, config->device) != 0)
+	fabric->late = config->late;
+	if (verbs_find_devices(fabric, config->device) != 0 && !fabric->late)
 		goto free_devices;
 	verbs_fabric_add(fabric);
 	*out = &fabric->base;
 	return 0;
 free_devices:
-	rdma_free_devices(fabric->contexts);
+	if (fabric->contexts)
+		rdma_free_devices(fabric->contexts);
 free_fabric:
 	free(fabric);
 	return -ENODEV;
@@ -72,9 +87,15 @@ static void verbs_close(struct fabric *base)
 	free(fabric);
 }
 
-static const char *verbs_devices(const struct fabric *base)
+static char *verbs_devices(const struct fabric *base, char *buf, size_t size)
 {
-	return container_of(base, struct verbs_fabric, base)->names;
+	const struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
+	unsigned count = atomic_load(&fabric->count);
+
+	snprintf(buf, size, "%s", "");
+	for (unsigned i = 0; i < count; i++)
+		verbs_append(buf, size, fabric->device[i].name);
+	return buf;
 }
 
 static void verbs_domain_destroy(struct fabric_domain *base)
@@ -343,6 +364,9 @@ const struct fabric_provider fabric_verbs = {
 	.limits = verbs_limits,
 	.devices = verbs_devices,
 	.renew = verbs_renew,
+	.hold_devices = verbs_hold_devices,
+	.release_devices = verbs_release_devices,
+	.ports = verbs_ports,
 	.domain_create = verbs_domain_create,
 	.domain_destroy = verbs_domain_destroy,
 	.queue_create = verbs_queue_create,

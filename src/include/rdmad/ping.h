@@ -32,6 +32,13 @@ int rdmad_ping_send(struct rdmad_ping *ping);
  * that were sent; -ETIMEDOUT; -ENOTCONN. */
 int rdmad_ping_receive(struct rdmad_ping *ping, uint64_t *rtt_ns);
 
+#define RDMAD_PING_FACTS_MAX 4096u
+
+/* Ask what the server tells of its machine: lines of text, see rdmad-protocol(7), with a 0 behind them, which
+ * RDMAD_PING_FACTS_MAX + 1 bytes always hold. -EOPNOTSUPP: the server is of an earlier version; -EACCES: this client
+ * has no right to it; -EMSGSIZE: they do not fit; -ETIMEDOUT; -ENOTCONN. */
+int rdmad_ping_facts(struct rdmad_ping *ping, char *text, size_t size);
+
 /* "rdma", "tcp", "tls" (TCP, encrypted), "unix" or "shm": shared memory. */
 const char *rdmad_ping_transport(const struct rdmad_ping *ping);
 

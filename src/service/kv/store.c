@@ -290,11 +290,16 @@ int kv_shared_check(const void *values, uint64_t services)
 
 static bool have_device(const struct service_host *host)
 {
+	struct fabric_limits limits;
+
 	for (unsigned i = 0; i < host->domains; i++)
-		for (unsigned t = 0; t < FABRIC_TRANSPORTS; t++)
-			if (fabric_transports[t].device &&
-			    fabric_has(fabric_domain_fabric(host->domain[i]), &fabric_transports[t]))
+		for (unsigned t = 0; t < FABRIC_TRANSPORTS; t++) {
+			const struct fabric *fabric = fabric_domain_fabric(host->domain[i]);
+
+			fabric_limits(fabric, &limits);
+			if (fabric_transports[t].device && limits.devices && fabric_has(fabric, &fabric_transports[t]))
 				return true;
+		}
 	return false;
 }
 
@@ -363,6 +368,7 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 	struct kv_shared *shared = calloc(1, sizeof(*shared));
 	uint64_t memory = memory_of(s);
 	int rc = -ENOMEM;
+	bool device;
 
 	if (!shared)
 		return rc;
@@ -383,10 +389,11 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 	shared->region = calloc(host->domains + 1, sizeof(*shared->region));
 	if (!shared->region)
 		goto free_owners;
-	rc = arena_map(shared, memory, have_device(host));
+	device = have_device(host);
+	rc = arena_map(shared, memory, device);
 	if (rc != 0)
 		goto free_regions;
-	rc = store_make(shared, s, !have_device(host));
+	rc = store_make(shared, s, !device);
 	if (rc != 0)
 		goto unmap;
 	if (kv_log_wanted(s))
@@ -428,17 +435,32 @@ void kv_shared_close(void *closed)
 	free(shared);
 }
 
-uint64_t kv_shared_tick(void *shared, uint64_t now)
+/* Where a device came after the start it knows the arena's pages, and none goes back any more. */
+static uint64_t give_back(struct kv_shared *shared, uint64_t now)
 {
-	struct kv_cluster *cluster = ((struct kv_shared *)shared)->cluster;
-	struct store *store = ((struct kv_shared *)shared)->store;
+	unsigned held = 0;
+	uint64_t next = TIME_NEVER;
+
+	while (held < shared->regions && fabric_hold_devices(fabric_domain_fabric(shared->region[held].domain)))
+		held++;
+	if (held == shared->regions)
+		next = store_give_back(shared->store, now);
+	while (held > 0)
+		fabric_release_devices(fabric_domain_fabric(shared->region[--held].domain));
+	return next;
+}
+
+uint64_t kv_shared_tick(void *arg, uint64_t now)
+{
+	struct kv_shared *shared = arg;
+	struct store *store = shared->store;
 	uint64_t next = now;
 
 	for (unsigned n = 0; n < TICKS && next <= now; n++)
 		next = store_tick(store, now);
-	next = MIN(next, store_give_back(store, now));
-	if (cluster)
-		next = MIN(next, kv_cluster_tick(cluster, now));
+	next = MIN(next, give_back(shared, now));
+	if (shared->cluster)
+		next = MIN(next, kv_cluster_tick(shared->cluster, now));
 	return store_flush_rest(store, now) ? now : next;
 }
 

@@ -351,16 +351,6 @@ static int client_serve(struct memcached_client *c, struct memc_command *command
  * Long values
  */
 
-static void line_end(struct memcached_client *c)
-{
-	text_value_end(&c->large, c->thread->store);
-	free(c->line.at);
-	c->line.at = NULL;
-	c->line.len = 0;
-	c->pending = false;
-	c->since = 0;
-}
-
 /* The next bytes of it. */
 static void large_go(struct memcached_client *c)
 {
@@ -428,7 +418,12 @@ static ssize_t large_finish(struct memcached_client *c, const char *at, size_t l
 		return again ? 0 : 2;
 	}
 	rc = c->pending;
-	line_end(c);
+	text_value_end(&c->large, c->thread->store);
+	free(c->line.at);
+	c->line.at = NULL;
+	c->line.len = 0;
+	c->pending = false;
+	c->since = 0;
 	return rc ? 0 : 2;
 }
 

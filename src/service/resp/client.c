@@ -49,12 +49,6 @@ int resp_not_a_float(struct resp_client *c)
 	return 0;
 }
 
-static int wrong_type(struct resp_client *c)
-{
-	resp_error(c->out, "WRONGTYPE Operation against a key holding the wrong kind of value");
-	return 0;
-}
-
 int resp_bad_arity(struct resp_client *c, const char *name)
 {
 	resp_error(c->out, "ERR wrong number of arguments for '%s' command", name);
@@ -319,8 +313,10 @@ int resp_carry_out(struct resp_client *c, const struct resp_command *command, co
 
 	c->command = command;
 	rc = resp_serve[command->id](c, argv, argc);
-	if (rc == -EMEDIUMTYPE)
-		rc = wrong_type(c);
+	if (rc == -EMEDIUMTYPE) {
+		resp_error(c->out, "WRONGTYPE Operation against a key holding the wrong kind of value");
+		rc = 0;
+	}
 	if (unlikely(c->track) && rc == 0)
 		rc = resp_track_read(c, command, argv, argc, seen);
 	return rc;
@@ -565,14 +561,6 @@ static bool head_add(struct resp_client *c, const char *at, size_t len)
 	return true;
 }
 
-static void head_end(struct resp_client *c)
-{
-	c->head.len = 0;
-	free(c->head.at);
-	c->head.at = NULL;
-	c->head.room = 0;
-}
-
 /* The next bytes of it. */
 static void large_go(struct resp_client *c)
 {
@@ -630,8 +618,11 @@ static void client_end_command(struct resp_client *c)
 {
 	text_value_end(&c->large, c->thread->store);
 	c->since = 0;
-	if (c->head.len)
-		head_end(c);
+	if (c->head.len) {
+		free(c->head.at);
+		c->head.at = NULL;
+		c->head.len = c->head.room = 0;
+	}
 }
 
 /* The command comes again. */
@@ -639,18 +630,6 @@ static void client_wait(struct resp_client *c)
 {
 	c->since = c->since ? c->since : resp_now(c);
 	text_again(c->stream, c->thread->shared->kv);
-}
-
-/* The command in the head once more. False: it has to wait still. */
-static bool client_take_pending(struct resp_client *c)
-{
-	if (client_serve(c, c->parser.argv, c->parser.argc) != 0) {
-		client_wait(c);
-		return false;
-	}
-	c->pending = false;
-	client_end_command(c);
-	return true;
 }
 
 /* One command at most of the bytes; how many were used, or -errno. *whole: there was one. */
@@ -710,8 +689,14 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		return 0;
 	c->out->three = c->three;
 	text_gate_begin(&c->gate);
-	if (c->pending && !client_take_pending(c))
-		return 0;
+	if (c->pending) {
+		if (client_serve(c, c->parser.argv, c->parser.argc) != 0) {
+			client_wait(c);
+			return 0;
+		}
+		c->pending = false;
+		client_end_command(c);
+	}
 	while (used < len && whole && text_goes_on(stream, &c->thread->pins, c->out->len, ++commands) && !c->closing) {
 		n = client_take(c, at + used, len - used, &whole);
 		used += n > 0 ? (size_t)n : 0;

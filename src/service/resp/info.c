@@ -144,15 +144,6 @@ static void add_thread(const struct resp_thread *thread, struct resp_totals *out
 	out->buffer_bytes += GET(thread->figures.buffer_bytes) + GET(thread->figures.waiting_bytes);
 }
 
-static void add_client(const struct resp_client *c, struct resp_totals *out)
-{
-	if (GET(c->seen.end)) /* it was told to; its thread has not closed it yet */
-		return;
-	out->clients++;
-	out->pubsub += resp_subscriptions(c) != 0;
-	out->kept += GET(c->seen.kept) >= 0;
-}
-
 /* Under the lock. */
 static void add_all(const struct resp_shared *shared, struct resp_totals *out)
 {
@@ -176,8 +167,15 @@ static void get_totals(struct resp_shared *shared, struct resp_totals *out)
 	store_get_stats(shared->store, &out->store);
 	pthread_mutex_lock(&shared->lock);
 	add_all(shared, out);
-	for (pos = shared->clients.next; pos != &shared->clients; pos = pos->next)
-		add_client(container_of(pos, struct resp_client, node), out);
+	for (pos = shared->clients.next; pos != &shared->clients; pos = pos->next) {
+		const struct resp_client *c = container_of(pos, struct resp_client, node);
+
+		if (GET(c->seen.end)) /* it was told to; its thread has not closed it yet */
+			continue;
+		out->clients++;
+		out->pubsub += resp_subscriptions(c) != 0;
+		out->kept += GET(c->seen.kept) >= 0;
+	}
 	shared->peak = MAX(shared->peak, memory_of(out));
 	out->peak = shared->peak;
 	memcpy(out->sample, shared->sample, sizeof(out->sample));

@@ -352,11 +352,6 @@ static void channel_lost(const struct channel *channel, struct handing *h)
 	}
 }
 
-static bool pattern_fits(const struct channel *pattern, const struct words *what)
-{
-	return resp_match(pattern->name, pattern->len, what->name.at, what->name.len, false);
-}
-
 /* The channel, and each pattern that fits it. */
 static void for_channels(struct handing *h, void (*fn)(const struct channel *channel, struct handing *h))
 {
@@ -373,7 +368,7 @@ static void for_channels(struct handing *h, void (*fn)(const struct channel *cha
 		list_for_each (pos, &p->patterns) {
 			const struct channel *pattern = container_of(pos, struct channel, node);
 
-			if (pattern_fits(pattern, what))
+			if (resp_match(pattern->name, pattern->len, what->name.at, what->name.len, false))
 				fn(pattern, h);
 		}
 	}

@@ -281,13 +281,6 @@ static void batch_end(struct resp_track *track)
 	track->batched = 0;
 }
 
-/* Tell of one key at once. */
-static void tell_key(struct resp_track *track, const char *key, size_t len)
-{
-	batch_add(track, key, len);
-	batch_end(track);
-}
-
 /*
  * The table
  */
@@ -479,10 +472,12 @@ void resp_track_event(struct resp_thread *thread, const struct store_event *even
 			continue;
 		}
 		/* One that may read it no more hears no name, and drops all, its copy of this one too. */
-		if (!is_own(e->track, event) && may_read(e->track, event))
-			tell_key(e->track, key, event->key_len);
-		else if (!is_own(e->track, event))
+		if (!is_own(e->track, event) && may_read(e->track, event)) {
+			batch_add(e->track, key, event->key_len);
+			batch_end(e->track);
+		} else if (!is_own(e->track, event)) {
 			track_tell(e->track, NULL, 0, 0);
+		}
 		tracked_end(t, e);
 	}
 }
@@ -623,11 +618,6 @@ static const char *asked_wrong(const struct resp_track *now, const struct asked 
 	return NULL;
 }
 
-static bool prefixes_overlap(const struct resp_arg *a, const struct resp_arg *b)
-{
-	return memcmp(a->at, b->at, MIN(a->len, b->len)) == 0;
-}
-
 /* Beside the ones that the client has, of which the prefixes from `before` on came with it. False: it was answered. */
 static bool prefix_fits(struct resp_client *c, const struct resp_track *track, const struct resp_arg *prefix,
 			unsigned before)
@@ -639,7 +629,7 @@ static bool prefix_fits(struct resp_client *c, const struct resp_track *track, c
 	for (unsigned i = 0; i < track->prefixes; i++) {
 		const struct resp_arg *other = &track->prefix[i], *first = i < before ? prefix : other;
 
-		if (!prefixes_overlap(prefix, other))
+		if (memcmp(prefix->at, other->at, MIN(prefix->len, other->len)) != 0)
 			continue;
 		other = first == other ? prefix : other;
 		resp_error(c->out,
@@ -799,11 +789,6 @@ int resp_do_client_caching(struct resp_client *c, const struct resp_arg *argv, u
 	return 0;
 }
 
-static bool is_broken(const struct resp_client *c)
-{
-	return c->track && c->track->redirect && !redirect_to(c->thread->shared, c->track->redirect);
-}
-
 int resp_do_client_trackinginfo(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	const struct resp_track *track = c->track;
@@ -819,7 +804,7 @@ int resp_do_client_trackinginfo(struct resp_client *c, const struct resp_arg *ar
 		{"optout", track && track->optout},
 		{"caching-no", track && track->caching == CACHING_NO},
 		{"noloop", track && track->noloop},
-		{"broken_redirect", is_broken(c)},
+		{"broken_redirect", track && track->redirect && !redirect_to(c->thread->shared, track->redirect)},
 	};
 	size_t n = 0;
 

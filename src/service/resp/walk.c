@@ -72,12 +72,6 @@ static bool is_within(const struct resp_client *c)
 	return resp_multi_open(c) || c->out != &c->thread->out;
 }
 
-/* Whether the command goes on now, or after the others. */
-static bool may_go_on(const struct resp_client *c)
-{
-	return is_within(c) || stream_time_left(c->stream);
-}
-
 /* An answer tells of all that there is. */
 static void tells_all(struct resp_client *c)
 {
@@ -187,7 +181,7 @@ int resp_do_keys(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 		return -ENOMEM;
 	do {
 		step_on(c, step, pattern_of(&argv[1]));
-	} while (!step->done && !step->found.failed && may_go_on(c));
+	} while (!step->done && !step->found.failed && (is_within(c) || stream_time_left(c->stream)));
 	if (!step->done && !step->found.failed)
 		return -EAGAIN;
 	if (step->found.failed) {
@@ -247,17 +241,6 @@ static int type_of(const struct resp_arg *name)
 	return resp_is(name, "string") ? STORE_STRING : resp_is(name, "hash") ? STORE_HASH : NO_TYPE;
 }
 
-static void tell_scan(struct resp_client *c, const struct step *step)
-{
-	char text[RESP_INT64];
-
-	resp_array(c->out, 2);
-	resp_bulk(c->out, text, (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)step->cursor));
-	resp_array(c->out, step->count);
-	resp_raw(c->out, step->found.at, step->found.len);
-	tells_all(c);
-}
-
 int resp_do_scan(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	struct resp_scan scan = {.most = 10};
@@ -279,8 +262,15 @@ int resp_do_scan(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	step->most = (size_t)MIN(scan.most, SCAN_MOST);
 	for (unsigned i = 0; i < SCAN_STEPS && !step->done && step->looked < step->most; i++)
 		step_on(c, step, scan.pattern);
-	if (!step->found.failed)
-		tell_scan(c, step);
+	if (!step->found.failed) {
+		char text[RESP_INT64];
+
+		resp_array(c->out, 2);
+		resp_bulk(c->out, text, (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)step->cursor));
+		resp_array(c->out, step->count);
+		resp_raw(c->out, step->found.at, step->found.len);
+		tells_all(c);
+	}
 	cursor = step->found.failed;
 	step_end(c);
 	return cursor ? -ENOMEM : 0;
@@ -307,7 +297,7 @@ int resp_keys_in_slot(struct resp_client *c, const struct resp_arg *argv, unsign
 	step->counts = argc == 3;
 	while (!step->done && !step->found.failed && step->count < step->found_most) {
 		step_on(c, step, NULL);
-		if (!step->done && !may_go_on(c))
+		if (!step->done && !is_within(c) && !stream_time_left(c->stream))
 			return -EAGAIN;
 	}
 	if (step->found.failed) {

@@ -13,16 +13,10 @@
  * redis
  */
 
-/* redis.call() and redis.pcall() fail with this, a table on top of the stack. */
-static int fail_call(lua_State *lua, bool raises)
-{
-	return raises ? lua_error(lua) : 1;
-}
-
 static int fail_text(lua_State *lua, bool raises, const char *text)
 {
 	resp_push_error(lua, text);
-	return fail_call(lua, raises);
+	return raises ? lua_error(lua) : 1;
 }
 
 /* Arguments are strings or numbers, on the stack. */
@@ -339,20 +333,16 @@ static int lua_less(lua_State *lua)
 	return 1;
 }
 
-static int refuse_call(lua_State *lua)
-{
-	lua_pushliteral(lua, "Attempt to modify a readonly table");
-	return lua_error(lua);
-}
-
 /* A function of Lua's own, the first upvalue, that would write into a table of all scripts. */
 static int guarded_call(lua_State *lua)
 {
 	if (lua_istable(lua, 1) && lua_getmetatable(lua, 1)) {
 		lua_pushliteral(lua, "__metatable");
 		lua_rawget(lua, -2);
-		if (lua_rawequal(lua, -1, lua_upvalueindex(2)))
-			return refuse_call(lua);
+		if (lua_rawequal(lua, -1, lua_upvalueindex(2))) {
+			lua_pushliteral(lua, "Attempt to modify a readonly table");
+			return lua_error(lua);
+		}
 		lua_pop(lua, 2);
 	}
 	lua_pushvalue(lua, lua_upvalueindex(1));

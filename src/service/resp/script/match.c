@@ -32,15 +32,6 @@ static void match_step(struct match *m)
 		resp_script_stop(m->lua, resp_script_of(m->lua)->error);
 }
 
-static int capture_of(struct match *m, int digit)
-{
-	int at = digit - '1';
-
-	if (at < 0 || at >= m->level || m->capture[at].len == UNFINISHED)
-		return luaL_error(m->lua, "invalid capture index");
-	return at;
-}
-
 /* The end of the single character, class or set that begins here. */
 static const char *single_end(struct match *m, const char *p)
 {
@@ -234,10 +225,10 @@ static const char *capture_end(struct match *m, const char *s, const char *p)
 
 static const char *match_again(struct match *m, const char *s, int digit)
 {
-	int at = capture_of(m, digit);
-	ptrdiff_t len = m->capture[at].len;
+	int at = digit - '1';
+	ptrdiff_t len = at >= 0 && at < m->level ? m->capture[at].len : UNFINISHED;
 
-	if (len < 0) /* of a position there are no bytes */
+	if (len < 0) /* also of a position, which has no bytes */
 		luaL_error(m->lua, "invalid capture index");
 	m->steps += (unsigned)MIN(len / 64, LOOK_STEPS);
 	return m->end - s >= len && memcmp(m->capture[at].at, s, (size_t)len) == 0 ? s + len : NULL;
