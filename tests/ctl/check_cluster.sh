@@ -64,7 +64,11 @@ ends 1 'neither resp=HOST:PORT nor' "$rdmactl" cluster make a,rest=b:1
 ends 1 'no host for a port' "$rdmactl" cluster make a=unix:///run/a --resp-port 1
 ends 2 'neither add nor drop' "$rdmactl" cluster plan one remove a
 ends 2 'no name of a cluster' "$rdmactl" cluster make --name a/b a
-ends 2 'an argument is missing' "$rdmactl" cluster plan one add
+ends 2 'an argument is missing' "$rdmactl" cluster plan one
+ends 0 '' "$rdmactl" cluster plan one add # the same nodes
+ends 2 '--etcd says where' "$rdmactl" cluster show
+ends 2 'it is http://HOST:PORT' "$rdmactl" cluster apply one --etcd host:1
+ends 3 'no endpoint of 1 has answered' "$rdmactl" cluster show --etcd http://127.0.0.1:1
 
 # The manual's table has the checksum that it says.
 sed -n '/^rdmad-cluster 1/,/^\.Ed/p' "$srcdir/man/rdmad-cluster.7" | grep -v '^\.Ed' >manual

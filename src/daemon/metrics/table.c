@@ -165,6 +165,14 @@ const struct metric metrics[] = {
 	      "Slots: this server's by the table, slots that wait for a sweep, and those with keys of before they "
 	      "were given away.",
 	      {"own", "cluster.slots"}, {"waiting", "cluster.waiting_slots"}, {"sweeping", "cluster.sweeping_slots"}),
+	COUNTER("rdmad_cluster_engine_requests_total", "", "Transactions that the cluster's engine was asked for.",
+		ONE("engine.asked")),
+	COUNTER("rdmad_cluster_engine_lost_total", "", "Those of them without an answer.", ONE("engine.lost")),
+	ROW(METRIC_GAUGE, 1e-3, "rdmad_cluster_serves_seconds", "",
+	    "How long keys may be served without another answer of the engine; 0: none is served.",
+	    ONE("engine.serves_ms")),
+	GAUGE("rdmad_cluster_nodes_out", "", "Nodes of the table that are out, as this one has heard.",
+	      ONE("engine.nodes_out")),
 	GAUGE("rdmad_client_used_bytes", "client", "What clients have stored whose number of bytes is limited.",
 	      ONE("stored_bytes.*")),
 
