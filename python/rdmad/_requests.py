@@ -9,7 +9,8 @@ from datetime import timedelta
 from typing import Any, Callable, Generic, NamedTuple, Sequence, TypeVar, Union
 
 from . import _declarations as d
-from ._library import Buffer, Key, Memory, address_of, encoded, library
+from ._device import Place, value_of
+from ._library import Buffer, Key, address_of, encoded, library, raise_last, sentence
 from .errors import Conflict, Corrupt, error_of
 
 REQUEST = struct.Struct("QiiPNPNNQQQQqi4x")
@@ -111,8 +112,8 @@ def _whole(c: Completion) -> int:
 
 
 def writable(buffer: Buffer) -> tuple[int, int, Any]:
-    """As address_of(), of memory that is filled."""
-    memory = Memory(buffer, writable=True)
+    """As value_of(), of memory that is filled."""
+    memory = Place(buffer, writable=True)
     return memory.address, memory.length, memory
 
 
@@ -138,7 +139,10 @@ CHECKSUM = 8  # bytes behind the others
 def checksum_of(memories: Sequence[tuple[int, int, Any]]) -> bytes:
     """Of all their bytes, as it is stored behind them."""
     vector = vector_of(memories)
-    return int(library.kv_checksum(ctypes.addressof(vector), len(memories))).to_bytes(CHECKSUM, "little")
+    checksum = int(library.kv_checksum(ctypes.addressof(vector), len(memories)))
+    if checksum == 0 and sentence():
+        raise_last(-errno.EFAULT)
+    return checksum.to_bytes(CHECKSUM, "little")
 
 
 def check_sum(length: int, memories: Sequence[tuple[int, int, Any]], checksum: bytes | bytearray) -> int:
@@ -161,7 +165,7 @@ class Requests:
     def _of_key(self, decode: Decode, op: int, key: Key, value: Buffer = None, condition: int = 0, version: int = 0,
                 ttl: int = 0, offset: int = 0, length: int = 0, delta: int = 0, then: int = 0) -> Any:
         name = encoded(key)
-        address, size, owner = (0, 0, None) if value is None else address_of(value)
+        address, size, owner = (0, 0, None) if value is None else value_of(value)
         return self._request(decode, (name, owner), op, condition, address_of(name)[0], len(name), address, size, 0,
                              version, ttl, offset, length, delta, then)
 
@@ -174,7 +178,7 @@ class Requests:
         return self._of_key(_value_and_version, d.KV_OP_GET, key)
 
     def get_into(self, key: Key, buffer: Buffer, *, offset: int = 0) -> Any:
-        memory = Memory(buffer, writable=True)
+        memory = Place(buffer, writable=True)
         name = encoded(key)
         return self._request(_length, (name, memory), d.KV_OP_GET, 0, address_of(name)[0], len(name), memory.address,
                              memory.length, 0, 0, 0, offset, 0, 0, 0)
@@ -191,7 +195,7 @@ class Requests:
                              len(memories), 0, ttl, 0, 0, 0, 0)
 
     def put_pieces(self, key: Key, pieces: Sequence[Buffer], *, ttl: Ttl = None, checksum: bool = False) -> Any:
-        memories = [address_of(piece) for piece in pieces]
+        memories = [value_of(piece) for piece in pieces]
         if checksum:
             memories.append(address_of(checksum_of(memories)))
         if not memories:

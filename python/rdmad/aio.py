@@ -56,19 +56,19 @@ class AsyncStore(Requests):
     @classmethod
     async def connect(cls, address: str = "127.0.0.1", *, key: str | os.PathLike[str] | None = None,
                       require_rdma: bool = False, require_encryption: bool = False, timeout: float = 30.0,
-                      connect_timeout: float = 5.0, reconnect: float | None = None) -> "AsyncStore":
+                      connect_timeout: float = 5.0, reconnect: float | None = None, miss: bool = False) -> "AsyncStore":
         """Options as of Store. ``timeout``: how long no answer may come until requests end with TimeoutError."""
         options = options_of(key=key, require_rdma=require_rdma, require_encryption=require_encryption, timeout=timeout,
                              connect_timeout=connect_timeout, poll=None, progress_thread=False)
         loop = asyncio.get_running_loop()
-        opening = loop.run_in_executor(None, open_handle, address, options, reconnect)
+        opening = loop.run_in_executor(None, open_handle, address, options, reconnect, miss)
         try:
             handle = await asyncio.shield(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(_close_late)
             raise
         library.kv_request_timeout(handle, options.timeout_us)
-        return cls(handle, loop, address, functools.partial(open_handle, address, options, reconnect))
+        return cls(handle, loop, address, functools.partial(open_handle, address, options, reconnect, miss))
 
     async def __aenter__(self) -> "AsyncStore":
         return self

@@ -33,8 +33,10 @@ _log = logging.getLogger(__name__)
 _KV = "kv"
 
 
-def _tensor_memory(tensor: Any) -> tuple[int, int]:
-    """Of torch's tensors, or anything with their names for this."""
+def _tensor_memory(tensor: Any) -> Buffer:
+    """Of torch's tensors, or anything with their names for this. One on a device has to be registered."""
+    if getattr(tensor, "is_cuda", False):
+        return tensor
     return tensor.data_ptr(), tensor.numel() * tensor.element_size()
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Iterator, Mapping, Sequence, Tuple, TypeVar
 
 from . import _declarations as d
+from ._device import Place, registered, require_cuda, unregistered, value_of
 from ._library import Buffer, Key, Memory, address_of, bytes_address, encoded, library, new_bytes, number, raise_last, sentence
 from ._requests import (AT_ONCE, CHECKSUM, KEEP, Decode, Meta, Pending, Queue, Requests, Ttl, check_sum, checksum_of, condition_of,
                         microseconds, packed, status_error, vector_of, writable)
@@ -69,7 +70,7 @@ def options_of(*, key: str | os.PathLike[str] | None, require_rdma: bool, requir
 
 #: Of a Store, beside the address.
 OPTIONS = ("key", "require_rdma", "require_encryption", "timeout", "connect_timeout", "reconnect", "poll",
-           "progress_thread")
+           "progress_thread", "miss")
 
 
 def options_among(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def options_among(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"reconnect": math.inf, **{name: config[name] for name in OPTIONS if name in config}}
 
 
-def open_handle(address: str, options: d.rdmad_options, reconnect: float | None) -> int:
+def open_handle(address: str, options: d.rdmad_options, reconnect: float | None, miss: bool = False) -> int:
     handle = ctypes.c_void_p()
     status = library.kv_open_options(address.encode(), options, None, handle)
     if status == -errno.ENOENT:
@@ -89,15 +90,20 @@ def open_handle(address: str, options: d.rdmad_options, reconnect: float | None)
     assert handle.value
     if reconnect is not None:
         library.kv_keep_connected(handle, 2**64 - 1 if math.isinf(reconnect) else microseconds(reconnect))
+    library.kv_cluster_flags(handle, d.KV_CLUSTER_MISS if miss else 0)
     return handle.value
 
 
 class Registration:
-    """Memory that the RDMA device knows, until close() or the end of ``with``."""
+    """Memory that the RDMA device knows, until close() or the end of ``with``: ``length`` bytes at ``address``."""
 
-    def __init__(self, store: "Store", memory: Memory):
-        self._store, self._memory = store, memory
+    def __init__(self, store: "Store", memory: Memory, device: bool = False):
+        self._store, self._device, self._ended = store, device, False
+        self.address, self.length = memory.address, memory.length
         store._registered[memory.address] = memory  # also without this: the device would go on to use it
+        if device:
+            registered(self.address, self.length)
+            store._of_devices.append((self.address, self.length))
 
     def __enter__(self) -> "Registration":
         return self
@@ -107,13 +113,17 @@ class Registration:
 
     def close(self) -> None:
         """Unregister. Error with EBUSY: requests use the memory."""
-        if self._store._handle and self._memory:
-            with self._store._lock:
-                status = library.kv_buffer_unregister(self._store._handle, self._memory.address)
+        store = self._store
+        with store._lock:
+            if store._handle and not self._ended:
+                status = library.kv_buffer_unregister(store._handle, self.address)
                 if status:
                     raise_last(status)
-                del self._store._registered[self._memory.address]
-        self._memory = None  # type: ignore[assignment]
+                self._ended = True
+                del store._registered[self.address]
+                if self._device:
+                    unregistered(self.address, self.length)
+                    store._of_devices.remove((self.address, self.length))
 
 
 class Batch(Requests):
@@ -188,15 +198,16 @@ class Batch(Requests):
 
 
 class Store:
-    """One connection to an rdmad. Any threads may use it; one at a time is served.
+    """One connection to an rdmad, or to all of a cluster. Any threads may use it; one at a time is served.
 
-    ``address`` is HOST[:PORT], rdma://HOST[:PORT], tcp://HOST[:PORT] or unix:///PATH. Times are in seconds. ``reconnect``:
-    for how long to try to connect again when the connection has ended; None: not at all.
+    ``address`` is HOST[:PORT], rdma://HOST[:PORT], tcp://HOST[:PORT] or unix:///PATH; or cluster:ADDRESS,... or
+    cluster:/PATH, of a table. Times are in seconds. ``reconnect``: for how long to try to connect again when the connection
+    has ended; None: not at all. ``miss``: what a server of a cluster has that cannot be reached is not there.
     """
 
     def __init__(self, address: str = "127.0.0.1", *, key: str | os.PathLike[str] | None = None, require_rdma: bool = False,
                  require_encryption: bool = False, timeout: float = 30.0, connect_timeout: float = 5.0,
-                 reconnect: float | None = None, poll: float | None = None, progress_thread: bool = False):
+                 reconnect: float | None = None, poll: float | None = None, progress_thread: bool = False, miss: bool = False):
         options = options_of(key=key, require_rdma=require_rdma, require_encryption=require_encryption, timeout=timeout,
                              connect_timeout=connect_timeout, poll=poll, progress_thread=progress_thread)
         self._handle: int | None = None
@@ -205,6 +216,7 @@ class Store:
         self._tags = itertools.count()
         self._under_way: dict[int, UnderWay] = {}  # requests of batches
         self._registered: dict[int, Memory] = {}
+        self._of_devices: list[tuple[int, int]] = []  # registrations among these
         self._timeout_us: int = options.timeout_us
         self._space = bytearray(SMALL)
         self._view = memoryview(self._space)
@@ -214,7 +226,7 @@ class Store:
         self._version = ctypes.c_uint64()
         self._version_at = ctypes.addressof(self._version)
         self._large: dict[bytes, int] = {}
-        self._address, self._opening = address, (address, options, reconnect)
+        self._address, self._opening = address, (address, options, reconnect, miss)
         self._handle = open_handle(*self._opening)
 
     def __enter__(self) -> "Store":
@@ -239,6 +251,8 @@ class Store:
                 library.kv_close(handle)
                 self._under_way.clear()
                 self._registered.clear()
+                while self._of_devices:
+                    unregistered(*self._of_devices.pop())
 
     def _queue_of(self) -> Queue:
         if not self._handle:
@@ -320,7 +334,7 @@ class Store:
     def get_into(self, key: Key, buffer: Buffer, *, offset: int = 0) -> int | None:
         """Put the value, from ``offset`` on, into the buffer. Returns how many bytes; None: no such key. NoSpace: it is longer
         than the buffer."""
-        name, memory = encoded(key), Memory(buffer, writable=True)
+        name, memory = encoded(key), Place(buffer, writable=True)
         what = d.kv_fetch(offset=number("an offset", offset), length=2**64 - 1)
         with self._lock:
             status = library.kv_fetch(self._handle, name, len(name), what, memory.address, memory.length, self._length, None)
@@ -366,7 +380,7 @@ class Store:
     def get_set(self, key: Key, value: Buffer) -> bytes | None:
         """Set, and return what was there before; None: nothing."""
         name, old = encoded(key), ctypes.c_void_p()
-        address, length, _owner = address_of(value)
+        address, length, _owner = value_of(value)
         with self._lock:
             status = library.kv_get_set(self._handle, name, len(name), address, length, old, self._length)
             if status == 0 and not old:
@@ -385,7 +399,7 @@ class Store:
             address: Any = value
             length = len(value)
         else:
-            address, length, _owner = address_of(value)
+            address, length, _owner = value_of(value)
         options = None
         if ttl is not None or keep_ttl or durable or if_absent or if_present or if_version is not None:
             options = d.kv_put_options(condition_of(if_absent, if_present, if_version, durable), if_version or 0,
@@ -470,7 +484,7 @@ class Store:
     def put_pieces(self, key: Key, pieces: Sequence[Buffer], *, ttl: Ttl = None, checksum: bool = False) -> int:
         """Store a value that lies in several pieces, and return its version. ``checksum``: with one behind it."""
         name = encoded(key)
-        memories = [address_of(piece) for piece in pieces]
+        memories = [value_of(piece) for piece in pieces]
         if checksum:
             memories.append(address_of(checksum_of(memories)))
         vector = vector_of(memories)
@@ -520,7 +534,7 @@ class Store:
         """Set all. Error of the first that failed; the others are set."""
         pairs = list(items.items() if isinstance(items, Mapping) else items)
         keys = [encoded(key) for key, _ in pairs]
-        memories = [address_of(value) for _, value in pairs]
+        memories = [value_of(value) for _, value in pairs]
         array = self._items(keys)
         for item, (address, length, _) in zip(array, memories):
             item.value, item.value_len = address, length
@@ -547,7 +561,7 @@ class Store:
         if len(keys) != len(buffers):
             raise ValueError(f"{len(keys)} keys for {len(buffers)} buffers")
         names = [encoded(key) for key in keys]
-        memories = [Memory(buffer, writable=True) for buffer in buffers]
+        memories = [Place(buffer, writable=True) for buffer in buffers]
         places = (d.kv_place * max(1, len(names)))()
         for place, name, memory in zip(places, names, memories):
             place.key, place.key_len = bytes_address(name), len(name)
@@ -633,11 +647,24 @@ class Store:
     # Memory
 
     def register(self, buffer: Buffer) -> Registration:
-        """Let the RDMA device know memory that is used again and again, until the registration is closed."""
-        memory = Memory(buffer, writable=True)
+        """Let the RDMA device know memory that is used again and again, until the registration is closed. An array of CUDA, as
+        a tensor of torch, may be used as a value then, and parts of it; Error with EOPNOTSUPP: it cannot be registered."""
+        memory = Place(buffer, writable=True, register=True)
+        if memory.device:
+            require_cuda()
         with self._lock:
             self._count(library.kv_buffer_register(self._handle, memory.address, memory.length))
-        return Registration(self, memory)
+            return Registration(self, memory, memory.device is not None)
+
+    def register_dmabuf(self, descriptor: int, length: int, *, offset: int = 0, address: int = 0) -> Registration:
+        """The same of a device's memory that any driver gave out as a dmabuf; the descriptor stays the caller's. (address,
+        length) are values then, from the registration's ``address`` on, which is ``address`` unless that is 0."""
+        number("a descriptor", descriptor, 0, 2**31 - 1)
+        at = ctypes.c_void_p(address or None)
+        with self._lock:
+            self._count(library.kv_buffer_register_dmabuf(self._handle, descriptor, number("an offset", offset),
+                                                          number("a length", length), at))
+            return Registration(self, Memory((at.value, length)), True)
 
     def lend(self, size: int) -> memoryview:
         """Registered memory of the library, which goes back when nothing refers to it any more."""

@@ -36,7 +36,7 @@ int auth_key_new(unsigned id, const char *name, struct auth_key *out)
 
 /* SHA-256(label | number, 2 bytes little endian | name | secret), of which the first bytes are used; the fingerprint
  * has neither number nor name. */
-static void checksum(const struct auth_key *key, uint8_t out[static crypto_hash_sha256_BYTES])
+static void key_checksum(const struct auth_key *key, uint8_t out[static crypto_hash_sha256_BYTES])
 {
 	const uint8_t id[] = {(uint8_t)key->id, (uint8_t)(key->id >> 8)};
 	crypto_hash_sha256_state state;
@@ -94,7 +94,7 @@ static const char *parse_line(const char *line, size_t len, struct auth_key *out
 	    size != AUTH_SECRET + CHECKSUM)
 		return "it does not end in 48 digits of base64: was it cut?";
 	memcpy(out->secret, bytes, AUTH_SECRET);
-	checksum(out, sum);
+	key_checksum(out, sum);
 	return memcmp(sum, bytes + AUTH_SECRET, CHECKSUM) == 0 ? NULL : "its checksum is wrong: was it mistyped?";
 }
 
@@ -116,7 +116,7 @@ char *auth_key_format(const struct auth_key *key, char out[static AUTH_LINE_MAX]
 	uint8_t bytes[AUTH_SECRET + CHECKSUM], sum[crypto_hash_sha256_BYTES];
 	char digits[sodium_base64_ENCODED_LEN(AUTH_SECRET + CHECKSUM, sodium_base64_VARIANT_ORIGINAL)];
 
-	checksum(key, sum);
+	key_checksum(key, sum);
 	memcpy(bytes, key->secret, AUTH_SECRET);
 	memcpy(bytes + AUTH_SECRET, sum, CHECKSUM);
 	sodium_bin2base64(digits, sizeof(digits), bytes, sizeof(bytes), sodium_base64_VARIANT_ORIGINAL);

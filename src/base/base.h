@@ -142,6 +142,8 @@ void log_write(struct log_site *site, enum log_level level, const char *room, co
 #define TIME_NEVER UINT64_MAX
 
 uint64_t time_now(void);
+/* The same, but that it goes on while the machine sleeps. */
+uint64_t time_boot(void);
 /* As of the kernel's last tick, some milliseconds ago at most: a few nanoseconds, also where time_now() takes more. */
 uint64_t time_coarse(void);
 

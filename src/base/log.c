@@ -76,7 +76,7 @@ int log_level_parse(const char *name, enum log_level *level)
 
 /* The length of the character, 0 where it is none or may not stand in a line: control characters, those that break a
  * line or turn its direction, and what is not UTF-8. */
-static size_t printable(const char *text)
+static size_t printable_bytes(const char *text)
 {
 	static const struct {
 		unsigned char mask, lead;
@@ -106,7 +106,7 @@ char *log_printable(const char *text, char *buf, size_t size)
 	size_t at = 0;
 
 	while (*text) {
-		size_t n = printable(text), takes = n ? n : 4;
+		size_t n = printable_bytes(text), takes = n ? n : 4;
 
 		if (at + takes >= size)
 			break;
@@ -126,7 +126,7 @@ char *log_json(const char *text, char *buf, size_t size)
 	size_t at = 0;
 
 	while (*text) {
-		size_t n = printable(text), takes = n;
+		size_t n = printable_bytes(text), takes = n;
 		unsigned char c = (unsigned char)*text;
 		char escape[LOG_JSON_MAX + 1];
 

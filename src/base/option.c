@@ -56,7 +56,7 @@ int option_usage(const struct option_table *table)
 	return table->wrong;
 }
 
-static int dispatch(const struct option_table *table, int letter, void *to)
+static int dispatch_row(const struct option_table *table, int letter, void *to)
 {
 	for (unsigned i = 0; i < table->count; i++)
 		if (table->row[i].letter == letter)
@@ -73,7 +73,7 @@ int option_parse(const struct option_table *table, int argc, char **argv, void *
 	must(table->count <= OPTION_ROWS_MAX);
 	make_getopt(table, letters, names);
 	while (rc < 0 && (letter = getopt_long(argc, argv, letters, names, NULL)) != -1)
-		rc = dispatch(table, letter, to);
+		rc = dispatch_row(table, letter, to);
 	*first = optind;
 	return rc;
 }

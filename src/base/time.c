@@ -16,6 +16,11 @@ uint64_t time_now(void)
 	return time_of(CLOCK_MONOTONIC);
 }
 
+uint64_t time_boot(void)
+{
+	return time_of(CLOCK_BOOTTIME);
+}
+
 uint64_t time_coarse(void)
 {
 	return time_of(CLOCK_MONOTONIC_COARSE);

@@ -151,10 +151,10 @@ static inline size_t decode_plain(const struct rdmad_type *type, const uint8_t *
 	return likely(decode_numbers(type, 0, value, bytes, &length, have) == type->fields) ? length : 0;
 }
 
-static void release(const struct rdmad_type *type, void *value);
+static void release_value(const struct rdmad_type *type, void *value);
 
 /* A decoder leaves nothing allocated when it fails, so that nothing need be zero before. */
-static int decode(struct source *source, const struct rdmad_type *type, void *value)
+static int decode_typed(struct source *source, const struct rdmad_type *type, void *value)
 {
 	int rc = channel_type_check(&source->walk, type);
 
@@ -213,11 +213,11 @@ static int decode_items(struct source *source, const struct rdmad_type *of, uint
 		return rc != 0 ? rc : channel_numbers_check(&source->walk, of, items, count, -EPROTO);
 	}
 	for (uint64_t i = 0; i < count; i++) {
-		rc = decode(source, of, items + i * of->size);
+		rc = decode_typed(source, of, items + i * of->size);
 		if (likely(rc == 0))
 			continue;
 		while (i-- > 0)
-			release(of, items + i * of->size);
+			release_value(of, items + i * of->size);
 		break;
 	}
 	return rc;
@@ -245,7 +245,7 @@ static int decode_optional(struct source *source, const struct rdmad_type *type,
 {
 	void **place = value;
 	bool there;
-	int rc = decode(source, &rdmad_type_bool, &there);
+	int rc = decode_typed(source, &rdmad_type_bool, &there);
 
 	*place = NULL;
 	if (rc == 0)
@@ -254,7 +254,7 @@ static int decode_optional(struct source *source, const struct rdmad_type *type,
 		return rc;
 	rc = items_allocate(&source->walk, type->of, 1, place);
 	if (rc == 0)
-		rc = decode(source, type->of, *place);
+		rc = decode_typed(source, type->of, *place);
 	if (rc != 0)
 		free(*place);
 	return rc;
@@ -271,11 +271,11 @@ static int decode_struct(struct source *source, const struct rdmad_type *type, v
 		if (unlikely(!channel_field_makes_sense(type, field)))
 			rc = channel_field_refuse(type, field);
 		else
-			rc = decode(source, field->type, (uint8_t *)value + field->offset);
+			rc = decode_typed(source, field->type, (uint8_t *)value + field->offset);
 		if (likely(rc == 0))
 			continue;
 		while (i-- > 0)
-			release(type->field[i].type, (uint8_t *)value + type->field[i].offset);
+			release_value(type->field[i].type, (uint8_t *)value + type->field[i].offset);
 		return rc;
 	}
 	return 0;
@@ -284,7 +284,7 @@ static int decode_struct(struct source *source, const struct rdmad_type *type, v
 /* After a failure the value is zero. */
 static int decode_from(struct source *source, const struct rdmad_type *type, void *value)
 {
-	int rc = decode(source, type, value);
+	int rc = decode_typed(source, type, value);
 
 	if (unlikely(rc != 0) && channel_type_makes_sense(type))
 		memset(value, 0, type->size);
@@ -294,7 +294,7 @@ static int decode_from(struct source *source, const struct rdmad_type *type, voi
 /*
  * Releasing
  */
-static void release(const struct rdmad_type *type, void *value)
+static void release_value(const struct rdmad_type *type, void *value)
 {
 	if (channel_type_makes_sense(type) && decoders[type->kind].release)
 		decoders[type->kind].release(type, value);
@@ -311,7 +311,7 @@ static void release_array(const struct rdmad_type *type, void *value)
 	const struct rdmad_array *array = value;
 
 	for (uint64_t i = 0; type->of->kind != RDMAD_NUMBER && i < array->count; i++)
-		release(type->of, (uint8_t *)array->items + i * type->of->size);
+		release_value(type->of, (uint8_t *)array->items + i * type->of->size);
 	free(array->items);
 }
 
@@ -320,7 +320,7 @@ static void release_optional(const struct rdmad_type *type, void *value)
 	void *there = *(void **)value;
 
 	if (there)
-		release(type->of, there);
+		release_value(type->of, there);
 	free(there);
 }
 
@@ -328,7 +328,7 @@ static void release_struct(const struct rdmad_type *type, void *value)
 {
 	for (size_t i = 0; i < type->fields; i++)
 		if (channel_field_makes_sense(type, &type->field[i]))
-			release(type->field[i].type, (uint8_t *)value + type->field[i].offset);
+			release_value(type->field[i].type, (uint8_t *)value + type->field[i].offset);
 }
 
 static const struct decoder decoders[RDMAD_STRUCT + 1] = {
@@ -361,7 +361,7 @@ void rdmad_type_release(const struct rdmad_type *type, void *value)
 {
 	if (!value || !channel_type_makes_sense(type))
 		return;
-	release(type, value);
+	release_value(type, value);
 	memset(value, 0, type->size);
 }
 

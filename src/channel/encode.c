@@ -50,7 +50,7 @@ static inline size_t encode_numbers(const struct rdmad_type *type, size_t i, con
 }
 
 /* Most values are a number, or a struct of numbers, and need nothing else: the length. 0: it is another one, or there
- * is something to say about it, and encode() is to begin anew. */
+ * is something to say about it, and encode_typed() is to begin anew. */
 static inline size_t encode_plain(const struct rdmad_type *type, const void *value, uint8_t *bytes, size_t room)
 {
 	size_t length = 0;
@@ -77,7 +77,7 @@ static int encode_number(struct sink *sink, const struct rdmad_type *type, const
 	return channel_number_is_valid(type, number) ? 0 : channel_number_refuse(&sink->walk, type, number, -EINVAL);
 }
 
-static int encode(struct sink *sink, const struct rdmad_type *type, const void *value)
+static int encode_typed(struct sink *sink, const struct rdmad_type *type, const void *value)
 {
 	int rc = channel_type_check(&sink->walk, type);
 
@@ -132,7 +132,7 @@ static int encode_array(struct sink *sink, const struct rdmad_type *type, const 
 		return rc;
 	}
 	for (uint64_t i = 0; rc == 0 && i < array->count; i++)
-		rc = encode(sink, of, (const uint8_t *)array->items + i * of->size);
+		rc = encode_typed(sink, of, (const uint8_t *)array->items + i * of->size);
 	return rc;
 }
 
@@ -141,7 +141,7 @@ static int encode_optional(struct sink *sink, const struct rdmad_type *type, con
 	const void *there = *(void *const *)value;
 
 	sink_put(sink, &(uint8_t){there != NULL}, 1);
-	return there ? encode(sink, type->of, there) : 0;
+	return there ? encode_typed(sink, type->of, there) : 0;
 }
 
 static int encode_struct(struct sink *sink, const struct rdmad_type *type, const void *value)
@@ -156,7 +156,7 @@ static int encode_struct(struct sink *sink, const struct rdmad_type *type, const
 		if (unlikely(!channel_field_makes_sense(type, field)))
 			rc = channel_field_refuse(type, field);
 		else
-			rc = encode(sink, field->type, (const uint8_t *)value + field->offset);
+			rc = encode_typed(sink, field->type, (const uint8_t *)value + field->offset);
 	}
 	return rc;
 }
@@ -172,7 +172,7 @@ __attribute__((noinline)) static ssize_t encode_walking(const struct rdmad_type 
 							size_t room)
 {
 	struct sink sink = {.walk.field = "value", .bytes = bytes, .room = room};
-	int rc = encode(&sink, type, value);
+	int rc = encode_typed(&sink, type, value);
 
 	return rc != 0 ? rc : (ssize_t)(sink.at + sink.beyond);
 }

@@ -27,7 +27,7 @@ struct rdmad_ping {
 };
 
 /* The bytes of ping number `number`: each word differs from its neighbours and from ping to ping. */
-static uint64_t pattern(uint64_t number, size_t word)
+static uint64_t pattern_word(uint64_t number, size_t word)
 {
 	return (number + 1) * 0x9e3779b97f4a7c15ull + word * 0xbf58476d1ce4e5b9ull;
 }
@@ -35,7 +35,7 @@ static uint64_t pattern(uint64_t number, size_t word)
 static void ping_fill(void *data, size_t size, uint64_t number)
 {
 	for (size_t at = 0; at < size; at += 8) {
-		uint64_t word = pattern(number, at / 8);
+		uint64_t word = pattern_word(number, at / 8);
 
 		memcpy((char *)data + at, &word, MIN(size - at, sizeof(word)));
 	}
@@ -44,7 +44,7 @@ static void ping_fill(void *data, size_t size, uint64_t number)
 static bool pong_matches(const void *data, size_t size, uint64_t number)
 {
 	for (size_t at = 0; at < size; at += 8) {
-		uint64_t word = pattern(number, at / 8);
+		uint64_t word = pattern_word(number, at / 8);
 
 		if (memcmp((const char *)data + at, &word, MIN(size - at, sizeof(word))) != 0)
 			return false;

@@ -44,6 +44,9 @@ struct cluster_table {
 	unsigned count;                  /* of nodes */
 	struct cluster_node node[CLUSTER_NODES];
 	uint16_t owner[CLUSTER_SLOTS]; /* index of a node, or CLUSTER_ABSENT */
+	/* 1 + index of the node that had the slot, and has to say that it has it no more before another one serves it;
+	 * 0: none has to */
+	uint16_t from[CLUSTER_SLOTS];
 };
 
 /* "native", "resp", "metrics"; CLUSTER_KINDS for others. */
@@ -57,6 +60,10 @@ int cluster_node_set(struct cluster_node *node, enum cluster_kind kind, const ch
 /* Add a node, with no slot. -EINVAL: its name is none, it lacks the native address, or another node has the name or an
  * address. -E2BIG: there are CLUSTER_NODES. */
 int cluster_add(struct cluster_table *table, const struct cluster_node *node);
+
+/* Whether the text names a cluster as servers of librdmad are named: cluster:ADDRESS,ADDRESS... or cluster:/PATH. Then
+ * *rest, which may be NULL, is what is behind the colon. cluster:7471 is a host of that name. */
+bool cluster_is_named(const char *text, const char **rest);
 
 /* The index of a node, or CLUSTER_NODES. */
 unsigned cluster_find(const struct cluster_table *table, const char *name);
@@ -95,6 +102,9 @@ int cluster_parse(const char *path, const char *text, size_t length, struct clus
 /* The table of a file: cluster_parse(); or another -errno, where the file cannot be read. */
 int cluster_load(const char *path, struct cluster_table *out);
 
+/* Replace a file by the table's text, which is on disk then: a crash leaves the former one or this one. */
+int cluster_save(const char *path, const struct cluster_table *table);
+
 /*
  * plan.c
  */
@@ -105,5 +115,131 @@ int cluster_load(const char *path, struct cluster_table *out);
  * higher epoch. */
 int cluster_plan(const struct cluster_table *now, const struct cluster_node *nodes, unsigned count,
 		 struct cluster_table *out);
+
+/* The table after `now` in which nodes that are gone have no slot, which live ones get, each as many as makes their
+ * counts alike; no other slot moves. -ESRCH: none lives. -ERANGE as above. */
+int cluster_spread(const struct cluster_table *now, const bool gone[static CLUSTER_NODES],
+		   const bool lives[static CLUSTER_NODES], struct cluster_table *out);
+
+/* Say in `next`, of which only the owners are used, from which node of `now` each slot comes that gets another owner.
+ * settled: nodes that serve by `now`, or are out; gone: nodes that are out, and stay so until `next` is valid. A node
+ * that loses slots and is not in `next` comes to be there, without a slot. -EBUSY: a slot would be handed on that its
+ * last node has not let go of. -EINVAL: another name, or no higher epoch. -E2BIG as cluster_add(). */
+int cluster_hand_over(const struct cluster_table *now, const bool settled[static CLUSTER_NODES],
+		      const bool gone[static CLUSTER_NODES], struct cluster_table *next);
+/*
+ * member.c: what a node may serve, by an engine of agreement that the nodes share (etcd). It has the table as one key,
+ * and a key of each node; it carries out transactions one after the other, says of each key by which revision it was
+ * written last, and never loses one. The rules are in rdmad-cluster(7), "ENGINE". One thread. No clock: `now` is in ns,
+ * goes on while the machine sleeps, and is that of this node alone.
+ */
+#define CLUSTER_BOOT 32u       /* digits that no other start of a node has */
+#define CLUSTER_VALUE_MAX 256u /* bytes of a node's value */
+
+/* What a node says of itself in its key. */
+struct cluster_entry {
+	char node[CLUSTER_NAME_MAX + 1];
+	uint64_t revision; /* 0: there is no such key */
+	char boot[CLUSTER_BOOT + 1];
+	char place[CLUSTER_BOOT + 1]; /* two processes with one place are not at the same time; "-": it is not known */
+	uint64_t count;               /* of beats */
+	uint64_t epoch;               /* of the table by which it serves; 0: by none */
+	bool lasting;                 /* it goes on without the engine */
+	bool out;                     /* it serves nothing, until it comes back by a beat */
+};
+
+/* The value of a key, of any length: -EINVAL, and the entry has no boot. The node and the revision stay. */
+int cluster_entry_parse(const char *text, size_t length, struct cluster_entry *out);
+void cluster_entry_print(const struct cluster_entry *entry, char text[static CLUSTER_VALUE_MAX]);
+/* The node serves no slot that the table of this epoch gives to others. NULL: nothing is known of it. */
+bool cluster_entry_settled(const struct cluster_entry *entry, uint64_t epoch);
+
+/* All keys, as they were behind a transaction. */
+struct cluster_view {
+	uint64_t revision;       /* of the engine */
+	uint64_t table_revision; /* 0: there is no table */
+	const char *table;       /* its text, not checked */
+	size_t table_length;
+	const struct cluster_entry *member; /* in rising order of names */
+	unsigned members;
+};
+
+const struct cluster_entry *cluster_view_find(const struct cluster_view *view, const char *node);
+
+/* What the engine is to do: if the keys have these revisions, write one; and tell all keys in every case, as they are
+ * then. A key is that of a node, or of the table where the name is NULL. */
+#define CLUSTER_COMPARES 17u
+struct cluster_txn {
+	struct {
+		const char *node;
+		uint64_t revision;
+	} compare[CLUSTER_COMPARES];
+	unsigned compares;
+	const char *node;
+	const char *value; /* NULL: none is written */
+	size_t length;
+};
+
+struct cluster_member_attr {
+	const char *cluster, *node; /* names */
+	const char *boot;           /* CLUSTER_BOOT digits */
+	const char *place;          /* as struct cluster_entry */
+	uint64_t epoch;             /* a table with a lower one is refused: what was served before */
+	uint64_t period;            /* ns */
+	uint64_t spread_after;      /* ns from which on slots of a node that is out go to others; 0: never */
+	bool lasting;               /* serve on without the engine, by the last table */
+	/* Parts of a period, in percent: how long a beat is good for, and how long a node is silent until it is out.
+	 * They are CLUSTER_SERVES and CLUSTER_SILENCE, but in tests of what happens with others. */
+	unsigned serves, silence;
+};
+
+#define CLUSTER_SERVES 50u
+#define CLUSTER_SILENCE 100u
+
+enum cluster_member_state {
+	CLUSTER_LOOKING,  /* not a member yet, or not any more: it looks whether it may become one */
+	CLUSTER_BEATING,  /* a member */
+	CLUSTER_REPLACED, /* another process is the node now; for ever */
+	CLUSTER_LEFT,     /* it was told to */
+	CLUSTER_REFUSED   /* the engine has a table that is none, or is older than what it had; until it has another */
+};
+
+struct cluster_member;
+
+/* -ENOMEM. */
+int cluster_member_new(const struct cluster_member_attr *attr, struct cluster_member **out);
+void cluster_member_free(struct cluster_member *member); /* NULL is fine */
+
+/* The transaction to send now; false: none. There is one at a time, of which cluster_member_answer() or
+ * cluster_member_lost() is to be told before the next. What it points at stays until then. */
+bool cluster_member_next(struct cluster_member *member, uint64_t now, struct cluster_txn *out);
+/* When to ask for the next again. */
+uint64_t cluster_member_due(const struct cluster_member *member);
+/* The transaction's answer. The view is used up on return. */
+void cluster_member_answer(struct cluster_member *member, uint64_t now, const struct cluster_view *view);
+/* It has none, and may have been carried out, or be so later. */
+void cluster_member_lost(struct cluster_member *member, uint64_t now);
+
+/* What the node is to serve. */
+struct cluster_wish {
+	const struct cluster_table *table; /* NULL: there is none yet */
+	uint8_t slots[CLUSTER_SLOTS / 8];  /* bit slot % 8 of byte slot / 8 */
+	uint64_t serial;                   /* changes when any of it does */
+	bool anew;                         /* drop what there is of every slot, also of those that stay */
+};
+
+const struct cluster_wish *cluster_member_wish(const struct cluster_member *member);
+/* The node serves the slots of the wish of that serial, and no other, from now on. */
+void cluster_member_adopted(struct cluster_member *member, uint64_t serial);
+/* Leave: the node serves nothing from now on, and the next transaction says that it is out. */
+void cluster_member_leave(struct cluster_member *member);
+/* The slots that were adopted may be served until then; 0: not. */
+uint64_t cluster_member_until(const struct cluster_member *member);
+
+/* For its operator. */
+enum cluster_member_state cluster_member_state(const struct cluster_member *member);
+const char *cluster_member_reason(const struct cluster_member *member); /* why it serves nothing; "" */
+/* That of a node of the table; NULL: nothing is known. */
+const struct cluster_entry *cluster_member_entry(const struct cluster_member *member, unsigned node);
 
 #endif

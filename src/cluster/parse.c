@@ -115,19 +115,22 @@ static int parse_node(struct parser *p)
 }
 
 /* "7" or "0-8191". */
-static int parse_range(struct parser *p, uint16_t owner)
+static int parse_range(struct parser *p, uint64_t *first, uint64_t *last)
 {
 	char *dash = strchr(p->word, '-');
-	struct cluster_table *table = p->table;
-	uint64_t first, last;
 
 	if (dash)
 		*dash++ = '\0';
-	if (units_parse_number(p->word, 0, CLUSTER_SLOTS - 1, &first) != 0 ||
-	    units_parse_number(dash ? dash : p->word, 0, CLUSTER_SLOTS - 1, &last) != 0 || first > last)
+	if (units_parse_number(p->word, 0, CLUSTER_SLOTS - 1, first) != 0 ||
+	    units_parse_number(dash ? dash : p->word, 0, CLUSTER_SLOTS - 1, last) != 0 || *first > *last)
 		return log_fail(-EINVAL, "cluster",
 				"\"%s%s%s\" is no range of slots: it is FIRST-LAST or a number, from 0 to %u", p->word,
 				dash ? "-" : "", dash ? dash : "", CLUSTER_SLOTS - 1);
+	return 0;
+}
+
+static int claim(struct cluster_table *table, uint64_t first, uint64_t last, unsigned owner)
+{
 	for (; first <= last; first++) {
 		uint16_t other = table->owner[first];
 
@@ -135,17 +138,57 @@ static int parse_range(struct parser *p, uint16_t owner)
 			return log_fail(-EINVAL, "cluster", "slot %" PRIu64 " is %s%s already", first,
 					other == CLUSTER_ABSENT ? "absent" : "of node ",
 					other == CLUSTER_ABSENT ? "" : table->node[other].name);
-		table->owner[first] = owner;
+		table->owner[first] = (uint16_t)owner;
 	}
 	return 0;
 }
 
+/* Slots of the line's owner that another node had. */
+static int claim_from(struct cluster_table *table, uint64_t first, uint64_t last, unsigned owner, unsigned from)
+{
+	for (; first <= last; first++) {
+		if (table->owner[first] != owner)
+			return log_fail(-EINVAL, "cluster", "slot %" PRIu64 " is not in the line's ranges before from",
+					first);
+		if (table->from[first])
+			return log_fail(-EINVAL, "cluster", "slot %" PRIu64 " is from node %s already", first,
+					table->node[table->from[first] - 1].name);
+		table->from[first] = (uint16_t)(from + 1);
+	}
+	return 0;
+}
+
+/* The node behind "from", and the word behind it. */
+static int parse_from(struct parser *p, unsigned owner, unsigned *from)
+{
+	int rc = need_word(p, "the node's name");
+
+	if (rc != 0)
+		return rc;
+	*from = cluster_find(p->table, p->word);
+	if (*from == CLUSTER_NODES)
+		return log_fail(-EINVAL, "cluster", "no line before this one has a node %s", p->word);
+	if (*from == owner)
+		return log_fail(-EINVAL, "cluster", "node %s has no slots from itself", p->word);
+	return need_word(p, "a range of slots");
+}
+
+/* Ranges, and behind "from NAME" those of them that this node had. */
 static int parse_ranges(struct parser *p, unsigned owner)
 {
 	int rc = need_word(p, "a range of slots");
+	unsigned from = CLUSTER_NODES;
 
 	while (rc == 0) {
-		rc = parse_range(p, (uint16_t)owner);
+		uint64_t first, last;
+
+		if (strcmp(p->word, "from") == 0)
+			rc = parse_from(p, owner, &from);
+		if (rc == 0)
+			rc = parse_range(p, &first, &last);
+		if (rc == 0)
+			rc = from == CLUSTER_NODES ? claim(p->table, first, last, owner)
+						   : claim_from(p->table, first, last, owner, from);
 		if (rc == 0)
 			rc = next_word(p);
 		if (rc <= 0)

@@ -1,6 +1,8 @@
 /* plan.c: the next table, by moving few slots in long ranges. */
 #include "cluster/cluster.h"
 
+#include <inttypes.h>
+
 struct run {
 	unsigned first, length;
 	bool left, right; /* of the new owner is the slot before it, behind it */
@@ -95,5 +97,82 @@ int cluster_plan(const struct cluster_table *now, const struct cluster_node *nod
 	for (unsigned i = 0; i < count; i++)
 		if (have[i] < want[i])
 			move(out, CLUSTER_ABSENT, i, want[i] - have[i]);
+	return 0;
+}
+
+int cluster_spread(const struct cluster_table *now, const bool gone[static CLUSTER_NODES],
+		   const bool lives[static CLUSTER_NODES], struct cluster_table *out)
+{
+	unsigned have[CLUSTER_NODES];
+
+	if (now->epoch >= CLUSTER_EPOCH_MAX)
+		return -ERANGE;
+	*out = *now;
+	out->epoch++;
+	memset(out->from, 0, sizeof(out->from));
+	cluster_count(out, have);
+	for (unsigned i = 0; i < out->count; i++) {
+		unsigned gets[CLUSTER_NODES] = {0};
+
+		for (unsigned left = gone[i] ? have[i] : 0; left; left--) {
+			unsigned least = CLUSTER_NODES;
+
+			for (unsigned n = 0; n < out->count; n++)
+				if (lives[n] && !gone[n] && (least == CLUSTER_NODES || have[n] < have[least]))
+					least = n;
+			if (least == CLUSTER_NODES)
+				return -ESRCH;
+			gets[least]++;
+			have[least]++;
+		}
+		for (unsigned n = 0; n < out->count; n++)
+			move(out, i, n, gets[n]);
+	}
+	return 0;
+}
+
+/* Where the node of `now` is in `next`: it is added where it is not there. */
+static int place_in(const struct cluster_table *now, unsigned node, struct cluster_table *next)
+{
+	unsigned at = cluster_find(next, now->node[node].name);
+	int rc = at == CLUSTER_NODES ? cluster_add(next, &now->node[node]) : 0;
+
+	return rc < 0 ? rc : (int)cluster_find(next, now->node[node].name);
+}
+
+int cluster_hand_over(const struct cluster_table *now, const bool settled[static CLUSTER_NODES],
+		      const bool gone[static CLUSTER_NODES], struct cluster_table *next)
+{
+	if (strcmp(now->name, next->name) != 0)
+		return log_fail(-EINVAL, "cluster", "the table is of cluster %s, not of %s", next->name, now->name);
+	if (next->epoch <= now->epoch)
+		return log_fail(-EINVAL, "cluster",
+				"epoch %" PRIu64 " is not higher than that of the valid table, %" PRIu64, next->epoch,
+				now->epoch);
+	memset(next->from, 0, sizeof(next->from));
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+		unsigned old = now->owner[slot], owner = next->owner[slot], from = now->from[slot];
+		bool same = old == CLUSTER_ABSENT || owner == CLUSTER_ABSENT
+				    ? old == owner
+				    : strcmp(now->node[old].name, next->node[owner].name) == 0;
+		int at;
+
+		if (from && settled[from - 1])
+			from = 0;
+		if (!same && from)
+			return log_fail(-EBUSY, "cluster",
+					"slot %u goes on from node %s, and node %s has not let go of it: wait until it "
+					"serves by epoch %" PRIu64 ", or is out",
+					slot, old == CLUSTER_ABSENT ? "none" : now->node[old].name,
+					now->node[from - 1].name, now->epoch);
+		if (!same && old != CLUSTER_ABSENT && !gone[old])
+			from = old + 1;
+		if (!from)
+			continue;
+		at = place_in(now, from - 1, next);
+		if (at < 0)
+			return at;
+		next->from[slot] = (uint16_t)(at + 1);
+	}
 	return 0;
 }

@@ -2,6 +2,8 @@
 #include "cluster/cluster.h"
 
 #include <inttypes.h>
+
+#define XXH_INLINE_ALL /* as part of librdmad it needs no other library at run time */
 #include <xxhash.h>
 
 struct writer {
@@ -30,15 +32,41 @@ static void put_node(struct writer *w, const struct cluster_node *node)
 	put(w, "\n");
 }
 
+static void put_range(struct writer *w, unsigned first, unsigned last)
+{
+	put(w, first == last ? " %u" : " %u-%u", first, last);
+}
+
+/* Those of the owner's slots that a node had. */
+static void put_from(struct writer *w, const struct cluster_table *table, unsigned owner, unsigned node)
+{
+	put(w, " from %s", table->node[node].name);
+	for (unsigned first = 0, last; first < CLUSTER_SLOTS; first = last + 1) {
+		last = first;
+		if (table->owner[first] != owner || table->from[first] != node + 1)
+			continue;
+		while (last + 1 < CLUSTER_SLOTS && table->owner[last + 1] == owner && table->from[last + 1] == node + 1)
+			last++;
+		put_range(w, first, last);
+	}
+}
+
 /* A line of an owner's ranges, if it has any. */
 static void put_ranges(struct writer *w, const struct cluster_table *table, unsigned owner, const char *what)
 {
+	bool had[CLUSTER_NODES] = {false};
 	const char *before = what;
 
 	for (unsigned next = 0, first, last; cluster_range(table, owner, &next, &first, &last); before = "") {
 		put(w, "%s", before);
-		put(w, first == last ? " %u" : " %u-%u", first, last);
+		put_range(w, first, last);
+		for (; first <= last; first++)
+			if (table->from[first])
+				had[table->from[first] - 1] = true;
 	}
+	for (unsigned i = 0; i < table->count; i++)
+		if (had[i])
+			put_from(w, table, owner, i);
 	if (before != what)
 		put(w, "\n");
 }

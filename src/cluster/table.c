@@ -3,6 +3,8 @@
 
 #include <ctype.h>
 
+#define STRIDE 32u /* slots that are compared at once, as runs are long */
+
 static const char *const kinds[] = {"native", "resp", "metrics"};
 
 const char *cluster_kind_name(enum cluster_kind kind)
@@ -107,6 +109,18 @@ int cluster_add(struct cluster_table *table, const struct cluster_node *node)
 	return 0;
 }
 
+bool cluster_is_named(const char *text, const char **rest)
+{
+	static const char prefix[] = "cluster:";
+	const char *at = text + strlen(prefix);
+
+	if (strncmp(text, prefix, strlen(prefix)) != 0 || !at[strspn(at, "0123456789")])
+		return false;
+	if (rest)
+		*rest = at;
+	return true;
+}
+
 unsigned cluster_find(const struct cluster_table *table, const char *name)
 {
 	for (unsigned i = 0; i < table->count; i++)
@@ -117,9 +131,12 @@ unsigned cluster_find(const struct cluster_table *table, const char *name)
 
 unsigned cluster_run(const struct cluster_table *table, unsigned first)
 {
+	const uint16_t *owner = table->owner;
 	unsigned last = first;
 
-	while (last + 1 < CLUSTER_SLOTS && table->owner[last + 1] == table->owner[first])
+	while (last + STRIDE < CLUSTER_SLOTS && memcmp(&owner[last + 1], &owner[last], STRIDE * sizeof(owner[0])) == 0)
+		last += STRIDE;
+	while (last + 1 < CLUSTER_SLOTS && owner[last + 1] == owner[first])
 		last++;
 	return last;
 }

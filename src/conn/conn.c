@@ -474,7 +474,7 @@ int conn_accept(struct conn_group *group, struct fabric_request *fabric_request,
 		goto refuse;
 	conn->admission = admission;
 	admission = (struct auth_admission){0};
-	conn->unshared = !limits.shared;
+	conn->unshared = !limits.shared || !group->receives;
 	rc = fabric_ready(group->queue, fabric_request);
 	if (rc == 0)
 		rc = conn_prepare_accept(conn, grant, &attr);

@@ -49,7 +49,7 @@ void conn_group_post_receives(struct conn_group *group)
 
 /* Operations that one connection of the group may have outstanding: a message each way per credit, transfers, probes
  * and credit returns. */
-static uint32_t outstanding(const struct conn_group_attr *attr)
+static uint32_t work_outstanding(const struct conn_group_attr *attr)
 {
 	return 2u * (attr->credits + WIRE_RETURNS_MAX) + 4u + attr->transfers;
 }
@@ -67,7 +67,45 @@ static void fresh_drop(struct pending_entry *entry, enum pending_reason reason)
 
 /* Sizes come from the devices, each with a completion queue of its own, and as many connections as fit them.
  * Overrunning a completion queue kills queue pairs: what it has room for beside the shared receives, posted and
- * taken, is dealt out to connections. At least one is to fit. */
+ * taken, is dealt out to connections. At least one is to fit each device. */
+static void group_fit(struct conn_group *group, const struct fabric_limits *limits)
+{
+	const struct conn_group_attr *asked = &group->asked;
+	uint32_t dealt = group->completions_max - group->completions;
+	uint64_t receives, rest;
+
+	group->inline_size = limits->inline_size;
+	group->sender_waits = limits->write_imm; /* iWARP has neither */
+	group->shared = limits->shared;
+	group->pushes = limits->pushes ? CONN_PUSHES : 0;
+	group->attr.receives = MIN(asked->receives, limits->max_shared_depth);
+	group->receives_max = group->attr.receives * limits->devices;
+	receives = 2ull * group->attr.receives;
+	rest = receives < limits->max_completions ? limits->max_completions - receives : 0;
+	group->completions_max = limits->devices * (uint32_t)MAX(rest, (uint64_t)work_outstanding(asked));
+	group->completions = group->completions_max - MIN(dealt, group->completions_max);
+	group->attr.max_connections =
+		MIN(asked->max_connections, group->completions_max / (work_outstanding(asked) + group->pushes));
+	group->device_bound = group->attr.max_connections < asked->max_connections;
+}
+
+static uint32_t group_sends(const struct conn_group *group)
+{
+	return MAX(group->attr.max_connections, 1u) * (group->attr.credits + WIRE_RETURNS_MAX);
+}
+
+/* There is one device more. */
+static void group_widen(struct conn_group *group)
+{
+	struct fabric_limits limits;
+
+	fabric_limits(fabric_domain_fabric(group->domain), &limits);
+	group_fit(group, &limits);
+	if (group->receives)
+		memory_pool_widen(group->receives, group->receives_max);
+	memory_pool_widen(group->sends, group_sends(group));
+}
+
 static void group_init(struct conn_group *group, struct fabric_domain *domain, const struct conn_group_attr *attr,
 		       const struct fabric_limits *limits)
 {
@@ -77,24 +115,11 @@ static void group_init(struct conn_group *group, struct fabric_domain *domain, c
 		.grace = attr->first_request,
 		.drop = fresh_drop,
 	};
-	uint32_t wanted = attr->max_connections;
-	uint64_t receives, rest;
 
-	group->attr = *attr;
+	group->attr = group->asked = *attr;
 	group->domain = domain;
 	group->deadline = TIME_NEVER;
-	group->inline_size = limits->inline_size;
-	group->sender_waits = limits->write_imm; /* iWARP has neither */
-	group->shared = limits->shared;
-	group->pushes = limits->pushes ? CONN_PUSHES : 0;
-	group->attr.receives = MIN(attr->receives, limits->max_shared_depth);
-	group->receives_max = group->attr.receives * limits->devices;
-	receives = 2ull * group->attr.receives;
-	rest = receives < limits->max_completions ? limits->max_completions - receives : 0;
-	group->completions = limits->devices * (uint32_t)MAX(rest, (uint64_t)outstanding(attr));
-	group->completions_max = group->completions;
-	group->attr.max_connections = MIN(wanted, group->completions / (outstanding(attr) + group->pushes));
-	group->device_bound = group->attr.max_connections < wanted;
+	group_fit(group, limits);
 	list_init(&group->connections);
 	list_init(&group->dirty);
 	list_init(&group->stuck);
@@ -120,23 +145,24 @@ int conn_group_create(struct fabric_domain *domain, const struct conn_group_attr
 		return -ENOMEM;
 	fabric_limits(fabric_domain_fabric(domain), &limits);
 	group_init(group, domain, attr, &limits);
+	first = limits.devices ? group->attr.max_connections : attr->max_connections;
+	first = attr->first_connections ? MIN(attr->first_connections, first) : first;
 	attr = &group->attr;
-	first = attr->first_connections ? MIN(attr->first_connections, attr->max_connections) : attr->max_connections;
 	queue_attr.shared_depth = attr->receives;
-	queue_attr.completions = first * (outstanding(attr) + group->pushes);
+	queue_attr.completions = first * (work_outstanding(attr) + group->pushes);
 	queue_attr.completions = MIN(MAX(queue_attr.completions, attr->completions), limits.max_completions);
 	rc = fabric_queue_create(domain, &queue_attr, &group->queue);
 	if (rc != 0)
 		goto free_group;
 	pool_attr.name = "receive";
 	pool_attr.chunk = MIN((uint32_t)RECEIVE_CHUNK, attr->receives);
-	pool_attr.max = group->receives_max;
+	pool_attr.max = MAX(group->receives_max, pool_attr.chunk);
 	if (attr->receives)
 		rc = memory_pool_create(domain, &pool_attr, &group->receives);
 	if (rc != 0)
 		goto destroy_queue;
 	pool_attr.name = "send";
-	pool_attr.max = MAX(attr->max_connections, 1u) * (attr->credits + WIRE_RETURNS_MAX);
+	pool_attr.max = group_sends(group);
 	pool_attr.chunk = MIN((uint32_t)SEND_CHUNK, pool_attr.max);
 	rc = memory_pool_create(domain, &pool_attr, &group->sends);
 	if (rc != 0)
@@ -318,6 +344,9 @@ static void group_event(struct conn_group *group, const struct fabric_event *eve
 		break;
 	case FABRIC_REQUEST:
 		fabric_reject(event->request, NULL, 0); /* groups do not listen */
+		break;
+	case FABRIC_WIDENED:
+		group_widen(group);
 		break;
 	}
 }

@@ -170,7 +170,7 @@ struct conn {
 _Static_assert(offsetof(struct conn, context) == 0, "conn_context() looks there");
 
 struct conn_group {
-	struct conn_group_attr attr;
+	struct conn_group_attr attr, asked; /* asked: before the devices cut it */
 	struct fabric_domain *domain;
 	struct fabric_queue *queue;
 	struct memory_pool *receives; /* NULL: no device shares any */

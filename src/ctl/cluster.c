@@ -1,12 +1,18 @@
-/* cluster.c: tables of a cluster as files: a first one, the next one, what is in one. No server is asked. */
-#include "cluster/cluster.h"
+/*
+ * cluster.c: tables of a cluster as files: a first one, the next one, what is in one; and the one in etcd, by which its
+ * servers agree. No server is asked.
+ */
 #include "ctl/ctl.h"
+#include "etcd/etcd.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-static const char *cluster_name = "rdmad", *table_file;
+#define ETCD_TIMEOUT (5 * TIME_S) /* of each endpoint */
+
+static const char *cluster_name = "rdmad", *table_file, *etcd_urls, *etcd_user, *etcd_password_file;
 static uint64_t resp_port, metrics_port;
+static bool as_text;
 
 static const struct ctl_option make_options[] = {
 	{"name", 0, CTL_TEXT, &cluster_name, "NAME", "name of the cluster, rdmad by default"},
@@ -26,6 +32,22 @@ static const struct ctl_option slot_options[] = {
 	{"table", 0, CTL_TEXT, &table_file, "FILE", "say which node has it", .choices = "@file"},
 	{NULL},
 };
+
+#define ETCD_OPTIONS                                                                                                   \
+	{"etcd", 0, CTL_TEXT, &etcd_urls, "URL", "where it is: http://HOST:PORT, several with commas between them"},   \
+		{"user", 0, CTL_TEXT, &etcd_user, "NAME", "a user of etcd"},                                           \
+	{                                                                                                              \
+		"password-file", 0, CTL_TEXT, &etcd_password_file, "FILE", "whose first line is its password",         \
+			.choices = "@file"                                                                             \
+	}
+
+static const struct ctl_option apply_options[] = {ETCD_OPTIONS, {NULL}};
+
+static const struct ctl_option show_options[] = {
+	ETCD_OPTIONS,
+	{"name", 0, CTL_TEXT, &cluster_name, "NAME", "name of the cluster, rdmad by default"},
+	{"text", 0, CTL_FLAG, &as_text, NULL, "the table itself, as cluster plan takes it"},
+	{NULL}};
 
 static struct cluster_table now, next;
 static char text[CLUSTER_TEXT_MAX + 1];
@@ -375,16 +397,199 @@ static int command_targets(const struct ctl_arguments *arguments)
 	return rc;
 }
 
+/*
+ * apply, show: the table in etcd
+ */
+#define ENDPOINTS 16u
+
+/* Ask for the transaction: an exit status, with *answer to be freed where that is CTL_OK. */
+static int ask_etcd(const char *name, const struct cluster_txn *txn, struct etcd_answer *answer)
+{
+	char urls[2048], password[256] = "", *rest = urls;
+	const char *endpoint[ENDPOINTS];
+	struct etcd_attr attr = {.cluster = name,
+				 .endpoints = endpoint,
+				 .user = etcd_user,
+				 .password = password,
+				 .timeout = ETCD_TIMEOUT};
+	FILE *file = etcd_password_file ? fopen(etcd_password_file, "re") : NULL;
+	bool read = file && fgets(password, sizeof(password), file);
+
+	if (file)
+		fclose(file);
+	if (etcd_password_file && !read) {
+		log_error("cluster", "%s: %s", etcd_password_file, file ? "it is empty" : strerror(errno));
+		return CTL_FAILED;
+	}
+	password[strcspn(password, "\r\n")] = '\0';
+	if (!etcd_urls)
+		return ctl_usage_error("--etcd says where etcd is: http://HOST:PORT");
+	if ((size_t)snprintf(urls, sizeof(urls), "%s", etcd_urls) >= sizeof(urls))
+		return ctl_usage_error("--etcd is too long");
+	while (rest && attr.count < ENDPOINTS)
+		endpoint[attr.count++] = strsep(&rest, ",");
+	switch (etcd_ask(&attr, txn, answer)) {
+	case 0:
+		return CTL_OK;
+	case -EINVAL:
+		return CTL_USAGE;
+	default:
+		return CTL_UNREACHABLE;
+	}
+}
+
+/* The answer's table into `now`: CTL_OK, also where there is none, and its epoch is 0. */
+static int take_table(const struct cluster_view *view)
+{
+	memset(&now, 0, sizeof(now));
+	if (!view->table_revision)
+		return CTL_OK;
+	return (int)ctl_exit_of(cluster_parse("etcd", view->table, view->table_length, &now));
+}
+
+static const char *state_of(const struct cluster_entry *entry)
+{
+	return !entry || !entry->revision ? "absent" : entry->out ? "out" : !*entry->boot ? "unknown" : "member";
+}
+
+/* What there is in etcd: the table, and what each node of it says. */
+static json_t *describe_etcd(const struct cluster_view *view)
+{
+	unsigned counts[CLUSTER_NODES], waits[CLUSTER_NODES] = {0};
+	json_t *nodes = json_array();
+
+	cluster_count(&now, counts);
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+		unsigned from = now.from[slot], owner = now.owner[slot];
+
+		if (from && owner != CLUSTER_ABSENT &&
+		    !cluster_entry_settled(cluster_view_find(view, now.node[from - 1].name), now.epoch))
+			waits[owner]++;
+	}
+	for (unsigned i = 0; i < now.count; i++) {
+		const struct cluster_entry *entry = cluster_view_find(view, now.node[i].name);
+
+		json_array_append_new(nodes,
+				      json_pack("{s:s, s:s, s:I, s:i, s:i, s:s}", "node", now.node[i].name, "state",
+						state_of(entry), "epoch", (json_int_t)(entry ? entry->epoch : 0),
+						"slots", counts[i], "waits_for", waits[i], "native",
+						now.node[i].address[CLUSTER_NATIVE]));
+	}
+	return json_pack("{s:s, s:I, s:o}", "name", now.name, "epoch", (json_int_t)now.epoch, "nodes", nodes);
+}
+
+static int command_show(const struct ctl_arguments *arguments)
+{
+	static const struct cluster_txn look;
+	struct etcd_answer answer;
+	int rc;
+
+	(void)arguments;
+	if (!words_is_name(cluster_name, CLUSTER_NAME_MAX))
+		return ctl_usage_error("\"%s\" is no name of a cluster", cluster_name);
+	rc = ask_etcd(cluster_name, &look, &answer);
+	if (rc != CTL_OK)
+		return rc;
+	rc = take_table(&answer.view);
+	if (rc == CTL_OK && !now.epoch) {
+		log_error("cluster", "etcd has no table of cluster %s: rdmactl cluster apply puts one there",
+			  cluster_name);
+		rc = CTL_NOT_FOUND;
+	}
+	if (rc == CTL_OK && as_text)
+		fputs(answer.view.table, stdout);
+	else if (rc == CTL_OK)
+		rc = ctl_print(describe_etcd(&answer.view));
+	etcd_answer_free(&answer);
+	return rc;
+}
+
+/* Make `next` the table after what there is. */
+static int follow_table(const struct cluster_view *view)
+{
+	bool settled[CLUSTER_NODES] = {false}, gone[CLUSTER_NODES] = {false};
+
+	for (unsigned i = 0; i < now.count; i++)
+		settled[i] = cluster_entry_settled(cluster_view_find(view, now.node[i].name), now.epoch);
+	if (now.epoch && next.epoch <= now.epoch) {
+		log_error("cluster",
+			  "the file has epoch %" PRIu64 ", and etcd has %" PRIu64
+			  " already: somebody else has changed the "
+			  "table; make the next one of rdmactl cluster show, or of its text in etcd",
+			  next.epoch, now.epoch);
+		return CTL_FAILED;
+	}
+	return now.epoch ? (int)ctl_exit_of(cluster_hand_over(&now, settled, gone, &next)) : CTL_OK;
+}
+
+/* Write `next` if the table is still that of the view: CTL_OK, with what there is then. */
+static int write_table(uint64_t revision, struct etcd_answer *answer)
+{
+	int rc, length = cluster_print(&next, text);
+	struct cluster_txn txn = {.compare = {{NULL, revision}}, .compares = 1, .value = text};
+
+	if (length < 0)
+		return CTL_FAILED;
+	txn.length = (size_t)length;
+	rc = ask_etcd(next.name, &txn, answer);
+	if (rc == CTL_OK)
+		rc = take_table(&answer->view);
+	if (rc != CTL_OK || answer->carried_out)
+		return rc;
+	/* It may have been carried out by a request whose answer was lost. */
+	if (answer->view.table_length == txn.length && memcmp(answer->view.table, text, txn.length) == 0)
+		return CTL_OK;
+	log_error("cluster", "somebody else has changed the table meanwhile: etcd has epoch %" PRIu64, now.epoch);
+	return CTL_FAILED;
+}
+
+static int command_apply(const struct ctl_arguments *arguments)
+{
+	static const struct cluster_txn look;
+	struct etcd_answer answer;
+	uint64_t revision;
+	json_t *json;
+	int rc = load(arguments->text[0]);
+
+	if (rc != CTL_OK)
+		return rc;
+	next = now;
+	rc = ask_etcd(next.name, &look, &answer);
+	if (rc != CTL_OK)
+		return rc;
+	rc = take_table(&answer.view);
+	if (rc == CTL_OK)
+		rc = follow_table(&answer.view);
+	revision = answer.view.table_revision;
+	if (rc == CTL_OK) {
+		etcd_answer_free(&answer);
+		rc = write_table(revision, &answer);
+	}
+	json = now.epoch ? describe_etcd(&answer.view) : NULL;
+	etcd_answer_free(&answer);
+	if (json && rc == CTL_OK)
+		return ctl_print(json);
+	if (json && !ctl.json)
+		ctl_print(json); /* what there is in its place */
+	else
+		json_decref(json);
+	return rc;
+}
+
 const struct ctl_command ctl_cluster_commands[] = {
 	{"cluster make", command_make, "NODE...", "a first table of a cluster", make_options, 1, (int)CLUSTER_NODES,
 	 .local = true},
-	{"cluster plan", command_plan, "FILE add NODE... | drop NAME...", "the table with more or less nodes",
-	 plan_options, 3, -1, .local = true},
+	{"cluster plan", command_plan, "FILE add [NODE...] | drop NAME...", "the table with more or less nodes",
+	 plan_options, 2, -1, .local = true},
 	{"cluster check", command_check, "FILE", "whether a table is right, and what it has", NULL, 1, 1,
 	 .local = true},
 	{"cluster slot", command_slot, "KEY...", "the slot of a key, and the node that has it", slot_options, 1, -1,
 	 .local = true},
 	{"cluster targets", command_targets, "FILE", "the metrics addresses, as Prometheus reads them", NULL, 1, 1,
+	 .local = true},
+	{"cluster apply", command_apply, "FILE", "put a table into etcd, after the one that is there", apply_options, 1,
+	 1, .local = true},
+	{"cluster show", command_show, "", "the table in etcd, and what its nodes say", show_options, 0, 0,
 	 .local = true},
 	{NULL},
 };

@@ -1,5 +1,6 @@
 /* commands.c: the commands of all files; find one, parse its options, run it. */
 #include "ctl/ctl.h"
+#include "cluster/cluster.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -218,7 +219,8 @@ static int run_command(const struct ctl_arguments *arguments)
 		ctl.host = getenv("RDMAD_HOST");
 	if (!ctl.host || !*ctl.host)
 		ctl.host = "127.0.0.1";
-	if (address_parse(ctl.host, &address) != 0) /* an argument is looked at where it is used */
+	if (!cluster_is_named(ctl.host, NULL) &&
+	    address_parse(ctl.host, &address) != 0) /* an argument is looked at where it is used */
 		return ctl_usage_error("%s: no usable address in $RDMAD_HOST", running->name);
 	return running->main(arguments);
 }

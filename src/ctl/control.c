@@ -116,7 +116,7 @@ static bool is_ours(int fd, const char *path)
 }
 
 /* One command there and its answer back: free() *out. 0 or -errno. */
-static int exchange(int fd, const char *command, char **out, size_t *len)
+static int control_exchange(int fd, const char *command, char **out, size_t *len)
 {
 	char line[WIRE_CONTROL_LINE];
 	int n = snprintf(line, sizeof(line), "%s\n", command);
@@ -138,7 +138,7 @@ static int socket_ask(const char *path, const char *command, char **out, size_t 
 		close(fd);
 		return CTL_UNREACHABLE;
 	}
-	rc = exchange(fd, command, out, len);
+	rc = control_exchange(fd, command, out, len);
 	close(fd);
 	if (rc == -ETIMEDOUT) {
 		ctl_say("%s: no answer by %s in time", command, path);
@@ -255,7 +255,7 @@ json_t *ctl_control_try(const char *command)
 
 	if (fd < 0)
 		return NULL;
-	if (local_peer(fd, &peer) == 0 && is_trusted(peer.uid) && exchange(fd, command, &text, &len) == 0)
+	if (local_peer(fd, &peer) == 0 && is_trusted(peer.uid) && control_exchange(fd, command, &text, &len) == 0)
 		answer = json_loadb(text, len, 0, NULL);
 	close(fd);
 	free(text);

@@ -90,7 +90,7 @@ static inline bool ctl_option_takes_word(const struct ctl_option *option)
 	ROW(bench_kv) ROW(bench_blocks) ROW(bench_ping) ROW(bench_sweep) \
 	ROW(bench_channel) ROW(bench_gpu) ROW(bench_peer) \
 	ROW(gpu) ROW(channel_names) ROW(channel) ROW(peer) ROW(peer_groups) \
-	ROW(control) ROW(conn) ROW(top) ROW(slow) ROW(log) ROW(key) ROW(cluster) ROW(doctor) \
+	ROW(control) ROW(conn) ROW(top) ROW(slow) ROW(log) ROW(key) ROW(cluster) ROW(cluster_status) ROW(doctor) \
 	ROW(explain) ROW(completion) ROW(version) ROW(help)
 /* clang-format on */
 #define CTL_DECLARE(file) extern const struct ctl_command ctl_##file##_commands[];

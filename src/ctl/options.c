@@ -1,5 +1,6 @@
 /* options.c: one parser for all commands, driven by their tables. */
 #include "ctl/ctl.h"
+#include "cluster/cluster.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,15 +9,15 @@ static int check_address(const char *text)
 {
 	struct address address;
 
-	return address_parse(text, &address);
+	return cluster_is_named(text, NULL) ? 0 : address_parse(text, &address);
 }
 
 struct ctl_settings ctl = {.timeout = TIME_NEVER};
 
 const struct ctl_option ctl_globals[] = {
 	{"host", 'H', CTL_CHECKED, &ctl.host, "ADDRESS",
-	 "HOST[:PORT], rdma://, tcp://, unix:///PATH; else $RDMAD_HOST or 127.0.0.1", .check = check_address,
-	 .given = &ctl.host_given, .of = CTL_OF_SERVER},
+	 "HOST[:PORT], rdma://, tcp://, unix:///PATH; of kv also cluster:ADDRESS,...; else $RDMAD_HOST or 127.0.0.1",
+	 .check = check_address, .given = &ctl.host_given, .of = CTL_OF_SERVER},
 	{"json", 'j', CTL_FLAG, &ctl.json, NULL, "print one JSON object instead of text"},
 	{"quiet", 'q', CTL_FLAG, &ctl.quiet, NULL, "no summary on stderr, errors only"},
 	{"timeout", 't', CTL_TIME, &ctl.timeout, "TIME", "give up after this, e.g. 500ms; default 30s", .min = TIME_US},

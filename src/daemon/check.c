@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* The first of what is wrong counts. */
-static int first(int rc, int status)
+static int first_fault(int rc, int status)
 {
 	return rc ? rc : status;
 }
@@ -56,6 +56,7 @@ struct taken {
 		const char *setting;
 	} socket[4 * SETTING_LIST_MAX * ADDRESS_SOCKETS];
 	unsigned count;
+	bool waits; /* an address is of a device that is not there */
 };
 
 /* 0 or an exit status. */
@@ -79,6 +80,32 @@ static int check_taken(struct taken *taken, const char *setting, const struct ad
 	return 0;
 }
 
+/* Check an address for a transport that is not there. A device is waited for, by each address but the loopback's, which
+ * none has. */
+static int check_absent(const struct daemon *d, const struct fabric_transport *transport, const struct address *address,
+			struct taken *taken)
+{
+	struct address_socket at[ADDRESS_SOCKETS];
+	bool waits = false;
+	int count;
+
+	log_hush_begin();
+	count = fabric_transport_resolve(transport, address, at);
+	log_hush_end();
+	for (int i = 0; i < count; i++)
+		waits |= transport->device && !address_is_loopback((const struct sockaddr *)&at[i].sa);
+	waits &= !d->config->require_rdma;
+	taken->waits |= waits;
+	if (!*address->scheme)
+		return 0;
+	if (!waits)
+		return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
+				fabrics_reason(d, transport));
+	log_warn("rdmad", "%s %s: %s, and nothing listens there until a device has this address (RD-5010)",
+		 transport->name, address->host, fabrics_reason(d, transport));
+	return 0;
+}
+
 /* Check an address for a transport. Which addresses a device has, only its start finds out. */
 static int check_transport(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
 			   struct taken *taken)
@@ -89,12 +116,8 @@ static int check_transport(struct daemon *d, const struct fabric_transport *tran
 
 	if (!fabric_transport_serves(transport, address) || !config_allows(d->config, transport))
 		return 0;
-	if (!fabrics_find(d, transport)) {
-		if (!*address->scheme)
-			return 0;
-		return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s: %s", transport->name, address->host,
-				fabrics_reason(d, transport));
-	}
+	if (!fabrics_find(d, transport))
+		return check_absent(d, transport, address, taken);
 	count = fabric_transport_resolve(transport, address, at);
 	if (count < 0)
 		return EX_NOHOST;
@@ -110,12 +133,12 @@ static int check_transport(struct daemon *d, const struct fabric_transport *tran
 		error = try_address(&at[i]);
 		bad += error != 0;
 		if (error == 0)
-			twice = first(twice, check_taken(taken, "listen", &at[i]));
+			twice = first_fault(twice, check_taken(taken, "listen", &at[i]));
 		else
-			rc = first(rc, log_fail(daemon_exit_status(error), "rdmad",
-						"cannot listen on %s %s: %s%s (RD-5001)", transport->name,
-						address_format_socket(sa, text, sizeof(text)), strerror(-error),
-						listen_advice(sa, error)));
+			rc = first_fault(rc, log_fail(daemon_exit_status(error), "rdmad",
+						      "cannot listen on %s %s: %s%s (RD-5001)", transport->name,
+						      address_format_socket(sa, text, sizeof(text)), strerror(-error),
+						      listen_advice(sa, error)));
 	}
 	return bad && bad == count ? rc : twice; /* of a name one address is enough */
 }
@@ -154,7 +177,7 @@ static int check_address(struct daemon *d, const char *text, struct taken *taken
 	if (address.path)
 		return check_socket("listen", address.host);
 	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
-		rc = first(rc, check_transport(d, &fabric_transports[i], &address, taken));
+		rc = first_fault(rc, check_transport(d, &fabric_transports[i], &address, taken));
 	return rc;
 }
 
@@ -191,12 +214,12 @@ static int check_door(struct daemon *d, const struct service *service, const str
 	int rc = 0;
 
 	for (unsigned i = 0; i < door->listen->count; i++)
-		rc = first(rc, listen_each(door->listen->item[i], door->port, name, check_plain, &plain));
+		rc = first_fault(rc, listen_each(door->listen->item[i], door->port, name, check_plain, &plain));
 	snprintf(what, sizeof(what), "%s.unix_socket", name);
 	if (door->unix_socket)
-		rc = first(rc, check_socket(what, door->unix_socket));
+		rc = first_fault(rc, check_socket(what, door->unix_socket));
 	for (unsigned i = 0; i < door->rdma->count; i++)
-		rc = first(rc, streams_listen_rdma(d, service, door, door->rdma->item[i], true));
+		rc = first_fault(rc, streams_listen_rdma(d, service, door, door->rdma->item[i], true));
 	return rc;
 }
 
@@ -208,13 +231,13 @@ static int check_others(struct daemon *d, struct taken *taken)
 	int rc = 0;
 
 	for (unsigned i = 0; i < metrics->count; i++)
-		rc = first(rc, listen_each(metrics->item[i], METRICS_PORT, "metrics", check_plain, &plain));
+		rc = first_fault(rc, listen_each(metrics->item[i], METRICS_PORT, "metrics", check_plain, &plain));
 	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
 		struct service_door door;
 		const struct service *service = streams_door(d, id, &door);
 
 		if (service)
-			rc = first(rc, check_door(d, service, &door, taken));
+			rc = first_fault(rc, check_door(d, service, &door, taken));
 	}
 	return rc;
 }
@@ -242,10 +265,10 @@ static bool listens_on_path(const struct config *c)
 }
 
 /* Check that anything listens, as far as can be told without a device. */
-static int check_any(struct daemon *d)
+static int check_any(struct daemon *d, const struct taken *taken)
 {
 	struct address address;
-	bool any = listens_on_path(d->config);
+	bool any = listens_on_path(d->config) || taken->waits;
 
 	for (unsigned i = 0; i < d->config->listen.count; i++)
 		for (unsigned k = 0; k < FABRIC_TRANSPORTS; k++)
@@ -261,7 +284,7 @@ static int check_files(const struct config *c)
 	int rc = check_socket("control.socket", c->control_socket), bad = 0;
 
 	if (listens_on_path(c))
-		rc = first(rc, check_socket("unix_socket", c->unix_socket));
+		rc = first_fault(rc, check_socket("unix_socket", c->unix_socket));
 	if (strncmp(c->log_target, "file:", 5) == 0)
 		bad += check_writable("log.target", c->log_target + 5) != 0;
 	if (c->pid_file)
@@ -279,7 +302,8 @@ static int check_services(const struct daemon *d)
 		const struct service *service = service_find(id);
 
 		if (service && service->check && daemon_serves(d, id))
-			rc = first(rc, daemon_exit_status(service->check(d->config->service[id], d->config->services)));
+			rc = first_fault(
+				rc, daemon_exit_status(service->check(d->config->service[id], d->config->services)));
 	}
 	return rc;
 }
@@ -295,11 +319,11 @@ int check_machine(struct daemon *d)
 			log_warn("rdmad", "device is \"%s\", and there is no %s: %s", d->config->device,
 				 fabric_transports[i].name, fabrics_reason(d, &fabric_transports[i]));
 	for (unsigned i = 0; i < d->config->listen.count; i++)
-		rc = first(rc, check_address(d, d->config->listen.item[i], &taken));
-	rc = first(rc, check_others(d, &taken));
-	rc = first(rc, check_any(d));
-	rc = first(rc, check_files(d->config));
-	rc = first(rc, check_services(d));
+		rc = first_fault(rc, check_address(d, d->config->listen.item[i], &taken));
+	rc = first_fault(rc, check_others(d, &taken));
+	rc = first_fault(rc, check_any(d, &taken));
+	rc = first_fault(rc, check_files(d->config));
+	rc = first_fault(rc, check_services(d));
 	fabrics_close(d);
 	return rc;
 }

@@ -21,10 +21,10 @@ struct reader {
 	unsigned seen_count;
 };
 
-static void complain(struct reader *r, const config_setting_t *at, const char *format, ...)
+static void config_fault(struct reader *r, const config_setting_t *at, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-static void complain(struct reader *r, const config_setting_t *at, const char *format, ...)
+static void config_fault(struct reader *r, const config_setting_t *at, const char *format, ...)
 {
 	const char *file = at ? config_setting_source_file(at) : NULL;
 	char text[400], line[16] = "";
@@ -41,7 +41,7 @@ static void complain(struct reader *r, const config_setting_t *at, const char *f
 }
 
 /* NULL when no name is near enough to be meant. */
-static const char *nearest(const char *path)
+static const char *nearest_name(const char *path)
 {
 	const char *dot = strchr(path, '.'), *best = NULL;
 	unsigned least = dot ? 4 : 3;
@@ -210,14 +210,14 @@ static void read_number(struct reader *r, const struct settings_walk *to, const 
 	const char *lost;
 
 	if (config_setting_type(at) != CONFIG_TYPE_INT)
-		complain(r, at, "%s is a number without quotes, from %llu to %llu", s->path, (unsigned long long)s->min,
-			 (unsigned long long)s->max);
+		config_fault(r, at, "%s is a number without quotes, from %llu to %llu", s->path,
+			     (unsigned long long)s->min, (unsigned long long)s->max);
 	else if (!written_number(at, r->path, text, &lost))
-		complain(r, at, "%s: %s", s->path, lost);
+		config_fault(r, at, "%s: %s", s->path, lost);
 	else if (text[0] == '0' && text[1])
-		complain(r, at, "%s: write %s without a leading 0 or 0x", s->path, text);
+		config_fault(r, at, "%s: write %s without a leading 0 or 0x", s->path, text);
 	else if (!setting_set(s, to->values, text, why, sizeof(why)))
-		complain(r, at, "%s: %s", s->path, why);
+		config_fault(r, at, "%s: %s", s->path, why);
 }
 
 static void read_bool(struct reader *r, const struct settings_walk *to, const config_setting_t *at)
@@ -225,7 +225,7 @@ static void read_bool(struct reader *r, const struct settings_walk *to, const co
 	char why[160];
 
 	if (config_setting_type(at) != CONFIG_TYPE_BOOL)
-		complain(r, at, "%s is true or false, without quotes", to->setting->path);
+		config_fault(r, at, "%s is true or false, without quotes", to->setting->path);
 	else
 		setting_set(to->setting, to->values, config_setting_get_bool(at) ? "true" : "false", why, sizeof(why));
 }
@@ -245,9 +245,9 @@ static void read_text(struct reader *r, const struct settings_walk *to, const co
 	char why[600];
 
 	if (config_setting_type(at) != CONFIG_TYPE_STRING)
-		complain(r, at, "%s is %s", s->path, form[s->type]);
+		config_fault(r, at, "%s is %s", s->path, form[s->type]);
 	else if (!setting_set(s, to->values, config_setting_get_string(at), why, sizeof(why)))
-		complain(r, at, "%s: %s", s->path, why);
+		config_fault(r, at, "%s: %s", s->path, why);
 }
 
 static void read_list(struct reader *r, const struct settings_walk *to, const config_setting_t *at)
@@ -270,7 +270,7 @@ static void (*const readers[])(struct reader *, const struct settings_walk *, co
 };
 
 /* The setting of that name; `setting` is NULL where there is none. */
-static struct settings_walk find(const struct config *config, const char *path)
+static struct settings_walk setting_find(const struct config *config, const char *path)
 {
 	struct settings_walk at = settings_walk(config);
 
@@ -311,20 +311,20 @@ static void read_member(struct reader *r, const config_setting_t *at, const char
 	snprintf(path, sizeof(path), "%s%s", prefix, config_setting_name(at));
 	for (char *star; (star = strchr(path, '*'));)
 		*star = '.'; /* see join_dots() */
-	to = find(r->config, path);
+	to = setting_find(r->config, path);
 	if (to.setting && seen_before(r, to.setting)) {
-		complain(r, at, "%s is set twice", path);
+		config_fault(r, at, "%s is set twice", path);
 	} else if (to.setting) {
 		readers[to.setting->type](r, &to, at);
 	} else if (is_group(path) && config_setting_is_group(at)) {
 		snprintf(path + strlen(path), sizeof(path) - strlen(path), ".");
 		read_group(r, at, path);
 	} else if (is_group(path)) {
-		complain(r, at, "%s is a group: %s = { ... };", path, path);
+		config_fault(r, at, "%s is a group: %s = { ... };", path, path);
 	} else {
-		near = nearest(path);
-		complain(r, at, "unknown setting %s%s%s%s", path, near ? "; did you mean " : "", near ? near : "",
-			 near ? "?" : "");
+		near = nearest_name(path);
+		config_fault(r, at, "unknown setting %s%s%s%s", path, near ? "; did you mean " : "", near ? near : "",
+			     near ? "?" : "");
 	}
 }
 
@@ -455,19 +455,19 @@ static void read_file(struct reader *r)
 	FILE *in;
 
 	if (stat(r->path, &st) == 0 && (S_ISDIR(st.st_mode) || S_ISFIFO(st.st_mode))) {
-		complain(r, NULL, "it is a %s", S_ISDIR(st.st_mode) ? "directory" : "pipe");
+		config_fault(r, NULL, "it is a %s", S_ISDIR(st.st_mode) ? "directory" : "pipe");
 		return;
 	}
 	in = fopen(r->path, "re");
 	if (!in) {
-		complain(r, NULL, "cannot read it: %s", strerror(errno));
+		config_fault(r, NULL, "cannot read it: %s", strerror(errno));
 		return;
 	}
 	text = text_of(in, &len);
 	if (text && strlen(text) == len)
 		read_text_of(r, text);
 	else
-		complain(r, NULL, text ? "it has a byte of 0" : "cannot read it");
+		config_fault(r, NULL, text ? "it has a byte of 0" : "cannot read it");
 	free(text);
 	fclose(in);
 }
@@ -486,19 +486,19 @@ static void set_defaults(struct config *config)
 	config->control_socket = strdup(path);
 }
 
-static void override(struct reader *r, const struct config_overrides *overrides)
+static void apply_overrides(struct reader *r, const struct config_overrides *overrides)
 {
-	const struct setting *listen = find(NULL, "listen").setting;
+	const struct setting *listen = setting_find(NULL, "listen").setting;
 	char why[600];
 
 	if (overrides->listen.count)
 		setting_clear(listen, r->config);
 	for (unsigned i = 0; i < overrides->listen.count; i++)
 		if (!setting_set(listen, r->config, overrides->listen.item[i], why, sizeof(why)))
-			complain(r, NULL, "listen: %s", why);
+			config_fault(r, NULL, "listen: %s", why);
 	r->config->insecure |= overrides->insecure;
 	if (overrides->log_level)
-		setting_set(find(NULL, "log.level").setting, r->config, overrides->log_level, why, sizeof(why));
+		setting_set(setting_find(NULL, "log.level").setting, r->config, overrides->log_level, why, sizeof(why));
 }
 
 static const char *transport_names(bool devices_only, char *buf, size_t size)
@@ -522,11 +522,11 @@ static void check_transports(struct reader *r)
 			any |= !fabric_transports[i].inside;
 		}
 	if (!any)
-		complain(r, NULL, "transports has none by which a client can connect: there are %s",
-			 transport_names(false, names, sizeof(names)));
+		config_fault(r, NULL, "transports has none by which a client can connect: there are %s",
+			     transport_names(false, names, sizeof(names)));
 	if (r->config->require_rdma && !device)
-		complain(r, NULL, "require_rdma is true, but transports lacks %s",
-			 transport_names(true, names, sizeof(names)));
+		config_fault(r, NULL, "require_rdma is true, but transports lacks %s",
+			     transport_names(true, names, sizeof(names)));
 }
 
 /* What no single setting shows. */
@@ -535,10 +535,10 @@ static void check_together(struct reader *r)
 	const struct config *c = r->config;
 
 	if (!c->unix_socket || !c->control_socket)
-		complain(r, NULL, "no memory");
+		config_fault(r, NULL, "no memory");
 	check_transports(r);
 	if (c->message_max < c->message_size)
-		complain(r, NULL, "message_max is less than message_size");
+		config_fault(r, NULL, "message_max is less than message_size");
 	for (unsigned i = 0; i < c->listen.count; i++) {
 		const struct fabric_transport *transport = NULL;
 		struct address address;
@@ -546,7 +546,8 @@ static void check_together(struct reader *r)
 		if (fabric_address_parse(c->listen.item[i], &address) == 0)
 			transport = fabric_transport_find(address.scheme);
 		if (transport && !config_allows(c, transport))
-			complain(r, NULL, "listen has %s, but transports lacks %s", c->listen.item[i], transport->name);
+			config_fault(r, NULL, "listen has %s, but transports lacks %s", c->listen.item[i],
+				     transport->name);
 	}
 }
 
@@ -562,7 +563,7 @@ int config_load(const char *path, const struct config_overrides *overrides, stru
 	set_defaults(r.config);
 	if (path)
 		read_file(&r);
-	override(&r, overrides);
+	apply_overrides(&r, overrides);
 	if (!r.errors)
 		check_together(&r);
 	if (!r.errors) {

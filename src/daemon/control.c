@@ -35,6 +35,7 @@ struct client {
 	int fd;
 	struct loop_watch *watch, *timer;
 	const struct command *command;
+	json_t *acted;       /* the answer of a command that acted, and waits for the workers */
 	uint64_t connection; /* the argument of a command that needs one */
 	char line[WIRE_CONTROL_LINE];
 	size_t used;
@@ -42,11 +43,12 @@ struct client {
 	size_t length, sent;
 };
 
-/* `answer` makes the object, from what the workers reported where `needs` says so; `after` acts
- * once the answer is on its way. */
+/* `answer` makes the object, from what the workers reported where `needs` says so, or `act` makes it before: where
+ * NEEDS_TURN says so, it is the answer when each worker has ended the turn in which that was. `after` acts once the
+ * answer is on its way. */
 struct command {
 	const char *name;
-	enum { NEEDS_NOTHING, NEEDS_STATS, NEEDS_LIST, NEEDS_HOT, NEEDS_CONNECTION, NEEDS_END } needs;
+	enum { NEEDS_NOTHING, NEEDS_TURN, NEEDS_STATS, NEEDS_LIST, NEEDS_HOT, NEEDS_CONNECTION, NEEDS_END } needs;
 	json_t *(*answer)(const struct status *status);
 	json_t *(*act)(struct daemon *daemon);
 	void (*after)(struct daemon *daemon);
@@ -66,7 +68,7 @@ static json_t *array_of_lines(const char *lines)
 	return array;
 }
 
-static json_t *reload(struct daemon *d)
+static json_t *reload_answer(struct daemon *d)
 {
 	struct reloaded told;
 	int rc = daemon_reload(d, &told);
@@ -94,7 +96,7 @@ static json_t *slow_taken(struct daemon *d)
 	return o;
 }
 
-static json_t *checkpoint(struct daemon *d)
+static json_t *checkpoint_answer(struct daemon *d)
 {
 	int rc = service_shared_command(&d->shared, "checkpoint");
 
@@ -103,24 +105,24 @@ static json_t *checkpoint(struct daemon *d)
 	return json_pack("{s:s}", "error", "there is no log: set log.directory and log.policy in rdmad.conf");
 }
 
-static json_t *agree(struct daemon *d)
+static json_t *workers_agree(struct daemon *d)
 {
 	return json_pack("{s:I}", "connections", (json_int_t)workers_load(d));
 }
 
-static json_t *connection(const struct status *status)
+static json_t *connection_answer(const struct status *status)
 {
 	if (!status->total.count)
 		return json_pack("{s:s}", "error", "there is no such connection: see rdmactl conn list");
 	return status_connections_json(status);
 }
 
-static json_t *disconnected(const struct status *status)
+static json_t *disconnect_answer(const struct status *status)
 {
 	const struct conn_info *c = status->total.list;
 
 	if (!status->total.count)
-		return connection(status);
+		return connection_answer(status);
 	log_info("control", "disconnects #%" PRIu64 ", %s (%s, %s)", c->id, c->peer, c->service, c->transport);
 	return status_connections_json(status);
 }
@@ -128,19 +130,19 @@ static json_t *disconnected(const struct status *status)
 static const struct command commands[] = {
 	{"status", NEEDS_STATS, .answer = status_json},
 	{"connections", NEEDS_LIST, .answer = status_connections_json},
-	{"connection", NEEDS_CONNECTION, .answer = connection},
-	{"disconnect", NEEDS_END, .answer = disconnected},
+	{"connection", NEEDS_CONNECTION, .answer = connection_answer},
+	{"disconnect", NEEDS_END, .answer = disconnect_answer},
 	{"memory", NEEDS_STATS, .answer = status_memory_json},
 	{"resources", NEEDS_STATS, .answer = status_resources_json},
 	{"metrics", NEEDS_STATS, .answer = metrics_json},
-	{"reload", NEEDS_NOTHING, .act = reload},
+	{"reload", NEEDS_TURN, .act = reload_answer},
 	{"hot-begin", NEEDS_NOTHING, .act = hot_begin},
 	{"hot", NEEDS_HOT, .answer = status_hot_json},
 	{"slow", NEEDS_NOTHING, .act = status_slow_json},
 	{"slow-reset", NEEDS_NOTHING, .act = slow_taken},
-	{"checkpoint", NEEDS_NOTHING, .act = checkpoint},
-	{"drain", NEEDS_NOTHING, .act = agree, .after = daemon_drain},
-	{"shutdown", NEEDS_NOTHING, .act = agree, .after = daemon_end},
+	{"checkpoint", NEEDS_NOTHING, .act = checkpoint_answer},
+	{"drain", NEEDS_NOTHING, .act = workers_agree, .after = daemon_drain},
+	{"shutdown", NEEDS_NOTHING, .act = workers_agree, .after = daemon_end},
 };
 
 static void reserve_descriptor(struct control *control)
@@ -159,6 +161,8 @@ static void client_close(struct client *c)
 	c->control->count--;
 	c->control = NULL;
 	free(c->answer);
+	json_decref(c->acted);
+	c->acted = NULL;
 	if (!c->asking)
 		free(c);
 }
@@ -205,18 +209,24 @@ static void client_answer(struct client *c, json_t *object)
 		command->after(d);
 }
 
-static void gathered(void *arg, struct status *status)
+static void status_gathered(void *arg, struct status *status)
 {
 	struct client *c = arg;
 
 	c->asking = false;
-	if (!c->control)
+	if (!c->control) {
 		free(c); /* it went away meanwhile */
-	else
+	} else if (c->acted) {
+		json_t *acted = c->acted;
+
+		c->acted = NULL;
+		client_answer(c, acted);
+	} else {
 		client_answer(c, c->command->answer(status));
+	}
 }
 
-static const struct command *find(const char *name)
+static const struct command *command_find(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		if (strcmp(commands[i].name, name) == 0)
@@ -225,7 +235,7 @@ static const struct command *find(const char *name)
 }
 
 /* Names go into an answer in JSON. */
-static bool printable(const char *s)
+static bool is_printable(const char *s)
 {
 	for (; *s; s++)
 		if (*s < ' ' || *s > '~')
@@ -247,11 +257,11 @@ static void client_command(struct client *c)
 
 	argument[strcspn(argument, " \t\r\n")] = '\0';
 	c->line[end] = '\0';
-	command = find(c->line);
+	command = command_find(c->line);
 	log_debug("control", "command %s", command ? command->name : "that does not exist");
 	if (!command) {
 		client_answer(c, json_pack("{s:s+}", "error", "there is no command ",
-					   printable(c->line) ? c->line : "of such bytes"));
+					   is_printable(c->line) ? c->line : "of such bytes"));
 		return;
 	}
 	c->command = command;
@@ -263,10 +273,17 @@ static void client_command(struct client *c)
 		client_answer(c, json_pack("{s:s}", "error", "it takes the id of a connection: see rdmactl conn list"));
 		return;
 	}
+	if (command->needs == NEEDS_TURN) {
+		c->acted = command->act(c->control->daemon);
+		if (!c->acted) {
+			client_answer(c, NULL);
+			return;
+		}
+	}
 	/* Only its end matters until the answer. */
 	loop_change_fd(c->watch, 0);
 	c->asking = true;
-	if (status_gather(c->control->daemon, lists[command->needs], c->connection, gathered, c) != 0) {
+	if (status_gather(c->control->daemon, lists[command->needs], c->connection, status_gathered, c) != 0) {
 		c->asking = false;
 		client_answer(c, NULL);
 	}
@@ -304,7 +321,7 @@ static void client_late(void *arg)
 	client_close(arg);
 }
 
-static bool allowed(int fd)
+static bool user_allowed(int fd)
 {
 	struct ucred peer;
 
@@ -391,7 +408,7 @@ static void accept_client(void *arg)
 		fd = accept_by_reserve(control);
 	if (fd < 0)
 		return;
-	if (!allowed(fd))
+	if (!user_allowed(fd))
 		why = refused;
 	else if (control->count >= CLIENTS_MAX)
 		why = busy;

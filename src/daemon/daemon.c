@@ -37,7 +37,7 @@ static int open_log(const struct daemon *d, const struct config *c)
 			    (enum log_format)c->log_format);
 }
 
-static int test(struct daemon *d)
+static int test_config(struct daemon *d)
 {
 	int rc = access_open(d);
 
@@ -47,12 +47,6 @@ static int test(struct daemon *d)
 	if (rc == 0)
 		log_info("config", "%s: no errors", d->options.config ? d->options.config : "the defaults");
 	return rc;
-}
-
-static int print(const struct config *config)
-{
-	config_print(config, stdout);
-	return option_printed("rdmad") ? 0 : EX_IOERR;
 }
 
 int daemon_configure(struct daemon *d)
@@ -70,10 +64,11 @@ int daemon_configure(struct daemon *d)
 			d->options.config = d->config_path;
 	}
 	rc = config_load(d->options.config, &d->options.overrides, &d->config);
-	if (rc == 0 && d->options.print)
-		rc = print(d->config);
-	else if (rc == 0 && d->options.test)
-		rc = test(d);
+	if (rc == 0 && d->options.print) {
+		config_print(d->config, stdout);
+		rc = option_printed("rdmad") ? 0 : EX_IOERR;
+	} else if (rc == 0 && d->options.test)
+		rc = test_config(d);
 	else if (rc == 0)
 		rc = open_log(d, d->config);
 	return rc;
@@ -126,7 +121,7 @@ void daemon_process_stop(struct daemon *d)
 		process_pid_file_remove(d->config->pid_file);
 }
 
-static void ended(void *arg)
+static void end_requested(void *arg)
 {
 	daemon_end(arg);
 }
@@ -152,8 +147,8 @@ static const struct {
 } signals[] = {
 	{SIGHUP, hung_up, true},
 	{SIGUSR1, asked_for_status, true},
-	{SIGTERM, ended, false},
-	{SIGINT, ended, false},
+	{SIGTERM, end_requested, false},
+	{SIGINT, end_requested, false},
 };
 
 static int add_signals(struct daemon *d, bool start)
@@ -261,6 +256,15 @@ static void service_is_fatal(void *arg, int error)
 	loop_wake(d->loop);
 }
 
+static void tick_soon(void *arg)
+{
+	struct daemon *d = arg;
+
+	must(daemon_is_main(d));
+	if (d->tick)
+		loop_set_timer(d->tick, 0);
+}
+
 int daemon_services_start(struct daemon *d)
 {
 	struct fabric_domain *domain[FABRICS_MAX];
@@ -271,6 +275,7 @@ int daemon_services_start(struct daemon *d)
 				    .facts = facts_tell,
 				    .busy = service_is_busy,
 				    .fatal = service_is_fatal,
+				    .soon = tick_soon,
 				    .arg = d};
 	int rc;
 
@@ -394,12 +399,12 @@ static void hold_back(struct reload *r, struct config *fresh)
 	fresh->services &= ~held;
 }
 
-/* Read the file, and the keys and rights, again. */
-static int read_again(struct daemon *d, struct config **out, struct auth_table **access)
+/* Read the file, and the keys and rights, again. Behind the log's target come the files of services: what may fail is
+ * over then, and *changed is one of them that has changed, or NULL. */
+static int read_again(struct daemon *d, struct config **out, struct auth_table **access, const char **changed)
 {
 	struct config *fresh;
 
-	/* The log's target first: the only one that can fail. */
 	if (config_load(d->options.config, &d->options.overrides, &fresh) != 0)
 		return -EINVAL;
 	if (access_load(fresh, access) != 0) {
@@ -412,6 +417,12 @@ static int read_again(struct daemon *d, struct config **out, struct auth_table *
 		config_free(fresh);
 		return -EINVAL;
 	}
+	if (service_shared_reload(&d->shared, changed) != 0) {
+		open_log(d, d->config);
+		auth_table_put(*access);
+		config_free(fresh);
+		return -EINVAL;
+	}
 	*out = fresh;
 	return 0;
 }
@@ -420,6 +431,7 @@ int daemon_reload(struct daemon *d, struct reloaded *told)
 {
 	struct reload r = {d, told};
 	struct auth_table *access;
+	const char *changed;
 	struct config *fresh;
 	int rc;
 
@@ -429,13 +441,15 @@ int daemon_reload(struct daemon *d, struct reloaded *told)
 		return -ESHUTDOWN;
 	notify_send("RELOADING=1");
 	logging_gather(told->reasons, sizeof(told->reasons));
-	rc = read_again(d, &fresh, &access);
+	rc = read_again(d, &fresh, &access, &changed);
 	logging_gather(NULL, 0);
 	d->reload_failed = rc != 0;
 	if (rc == 0) {
 		d->configured_at = time(NULL);
 		hold_back(&r, fresh);
 		config_merge(d->config, fresh, setting_changed, &r);
+		if (changed)
+			setting_changed(&r, changed, false);
 		service_slow_set(d->slow, d->config->slow, d->config->slow_keys);
 		workers_tell(d, WORKER_SETTINGS);
 		access_replace(d, access);

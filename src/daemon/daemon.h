@@ -245,10 +245,11 @@ struct missing {
 
 #define MISSING_MAX (FABRIC_TRANSPORTS * (SETTING_LIST_MAX + 1))
 
-/* Open what the configuration asks for. A transport whose device is not there is left out, with the reason under
+/* Open what the configuration asks for. A transport whose device is not there has none yet, with the reason under
  * `missing`, or EX_UNAVAILABLE where it is required; then nothing is open. */
 int fabrics_open(struct daemon *daemon);
-/* The same for a check: what could be opened stays open, also where something is required and missing. */
+/* The same for a check: what could be opened stays open, also where something is required and missing. For a check a
+ * transport is not open without its device. */
 int fabrics_try(struct daemon *daemon);
 void fabrics_close(struct daemon *daemon);
 /* Fabrics that are spoilt and have a device go on the list of the missing, and the others serve. 0, or EX_UNAVAILABLE
@@ -267,10 +268,13 @@ const char *fabrics_reason(const struct daemon *daemon, const struct fabric_tran
 /* IPv4 addresses of the RDMA devices, quoted and separated by commas, to be named in advice.
  * Returns buf. */
 char *fabrics_rdma_addresses(char *buf, size_t size);
+/* What is missing already stays as it is. */
 void fabrics_add_missing(struct daemon *daemon, const struct fabric_transport *transport, const char *address,
 			 const char *reason);
 void fabrics_drop_missing(struct daemon *daemon, const struct fabric_transport *transport, const char *address);
-/* From start to stop a thread looks once a second which devices were taken away and which are back: fabric_renew().
+/* Now and then: a transport is not missing any more that has got its first device. */
+void fabrics_tick(struct daemon *daemon);
+/* From start to stop a thread looks once a second which devices were taken away and which have come: fabric_renew().
  * What can last there is the registration of all memory. 0 or EX_OSERR. */
 int fabrics_renew_start(struct daemon *daemon);
 void fabrics_renew_stop(struct daemon *daemon);
@@ -403,7 +407,7 @@ void access_replace(struct daemon *daemon, struct auth_table *fresh);
  * listener.c: requests come in, are looked at and handed to a worker. Main thread.
  */
 struct listener {
-	struct fabric_listener *handle; /* NULL: its device was removed, and is waited for */
+	struct fabric_listener *handle; /* NULL: its device was removed or has not come yet, and is waited for */
 	struct daemon *daemon;
 	unsigned fabric;
 	const struct fabric_transport *transport;
@@ -411,6 +415,7 @@ struct listener {
 	socklen_t len;
 	char address[256];
 	bool exposed;                 /* other machines reach it */
+	bool told;                    /* has listened before */
 	bool native;                  /* takes requests of rdmad's own clients */
 	const struct service *stream; /* for requests of Valkey's clients, which have no magic; NULL: it takes none */
 };
@@ -418,7 +423,7 @@ struct listener {
 /* 0 or an exit status; then nothing listens. */
 int listeners_open(struct daemon *daemon);
 void listeners_progress(void *fabric); /* of a struct daemon_fabric */
-/* Now and then: those listen again whose device is back, and has their address. */
+/* Now and then: those listen whose device has come or is back, and has their address. */
 void listeners_tick(struct daemon *daemon);
 void listeners_close(struct daemon *daemon);
 unsigned listeners_port(const struct daemon *daemon);       /* the first that has one; 0: none */
@@ -490,6 +495,27 @@ struct control;
 
 int control_open(struct daemon *daemon);
 void control_close(struct daemon *daemon);
+
+/*
+ * engine.c: what the nodes of a cluster agree by, between etcd and the service that has the keys. Main thread.
+ */
+struct engine;
+
+/* 0 or an exit status. Nothing where none is configured. What is served begins with the loop. */
+int engine_open(struct daemon *daemon);
+/* Says that this node is out, in a second at most. The workers have ended. */
+void engine_close(struct daemon *daemon);
+
+struct engine_report {
+	const char *state, *endpoint, *reason; /* a word; why it serves nothing, or has no answer: "" */
+	uint64_t asked, lost;                  /* transactions, and those of them without an answer */
+	uint64_t heard;                        /* ns since the last answer; TIME_NEVER: there was none */
+	uint64_t left;                         /* ns that it may serve for without another one; TIME_NEVER: for ever */
+	uint64_t epoch;                        /* of the table that is served by */
+	unsigned out;                          /* nodes of the table that are */
+};
+
+bool engine_report(const struct daemon *daemon, struct engine_report *out); /* false: there is none */
 
 /*
  * status.c: the state of the daemon as JSON, from what the workers report.
@@ -586,6 +612,7 @@ struct daemon {
 	struct quota *sources;          /* connections; the main thread takes */
 	uint64_t refused[WIRE_REASONS]; /* before a worker saw them */
 	struct control *control;
+	struct engine *engine;          /* NULL: there is none */
 	struct metrics_server *metrics; /* NULL: not by HTTP */
 	uint64_t started;
 	time_t started_at, configured_at; /* by the system's clock: the start, and the last configuration that holds */

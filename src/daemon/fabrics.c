@@ -28,6 +28,9 @@ static void keep_missing(struct daemon *d, const struct fabric_transport *transp
 void fabrics_add_missing(struct daemon *d, const struct fabric_transport *transport, const char *address,
 			 const char *reason)
 {
+	for (unsigned i = 0; i < d->missings; i++)
+		if (d->missing[i].transport == transport && strcmp(d->missing[i].address, address) == 0)
+			return;
 	keep_missing(d, transport, address, reason);
 	log_info("rdmad", "%s: missing%s%s: %s", transport->name, *address ? " on " : "", address, reason);
 }
@@ -47,7 +50,7 @@ const char *fabrics_reason(const struct daemon *d, const struct fabric_transport
 	return "it is not among the transports";
 }
 
-static int make(struct daemon_fabric *f, const char *provider, const struct fabric_config *config)
+static int fabric_make(struct daemon_fabric *f, const char *provider, const struct fabric_config *config)
 {
 	/* Listening completes nothing: few completions, no receives. */
 	struct fabric_queue_attr attr = {.completions = 64};
@@ -78,18 +81,23 @@ static int open_provider(struct daemon *d, const char *provider)
 		.ack_timeout_ms = (uint32_t)(d->config->ack_timeout / TIME_MS),
 		.stall_ms = stall ? (uint32_t)MAX(stall / TIME_MS, 1ul) : UINT32_MAX,
 		.traffic_class = (uint8_t)d->config->traffic_class,
+		.late = !d->options.test,
 	};
 	struct daemon_fabric *f = &d->fabric[d->fabrics];
-	int rc = make(f, provider, &config);
+	struct fabric_limits limits;
+	char devices[256];
+	int rc = fabric_make(f, provider, &config);
 
 	if (rc != 0)
 		return rc;
 	d->fabrics++;
-	log_debug("rdmad", "%s: %s", provider, fabric_devices(f->fabric));
-	return 0;
+	fabric_limits(f->fabric, &limits);
+	atomic_store(&f->devices, limits.devices);
+	log_debug("rdmad", "%s: %s", provider, fabric_devices(f->fabric, devices, sizeof(devices)));
+	return limits.devices ? 0 : -ENODEV;
 }
 
-/* Most machines lack the device: not an error, unless RDMA was required. */
+/* Most machines lack the device: not an error, unless RDMA was required. It may come later. */
 static int open_device(struct daemon *d, const struct fabric_transport *transport)
 {
 	char reason[256];
@@ -179,6 +187,16 @@ static void *renew_run(void *arg)
 			facts_look(d);
 	}
 	return NULL;
+}
+
+void fabrics_tick(struct daemon *d)
+{
+	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++) {
+		const struct daemon_fabric *f = fabrics_find(d, &fabric_transports[i]);
+
+		if (f && atomic_load(&f->devices))
+			fabrics_drop_missing(d, &fabric_transports[i], "");
+	}
 }
 
 int fabrics_renew_start(struct daemon *d)

@@ -244,25 +244,73 @@ static int listener_start(struct listener *l)
 	return 0;
 }
 
+/* For people: why nothing listens there. */
+static char *device_reason(const struct fabric_transport *transport, int error, char *reason, size_t size)
+{
+	char has[128];
+
+	fabrics_rdma_addresses(has, sizeof(has));
+	if (error == -EADDRNOTAVAIL)
+		snprintf(reason, size, "no %s device has this address%s%s", transport->text, *has ? "; they have " : "",
+			 has);
+	else
+		snprintf(reason, size, "%s", strerror(-error));
+	return reason;
+}
+
+static void listener_tell(struct listener *l)
+{
+	log_info("rdmad", "listening on %s %s%s%s%s", l->transport->name, l->address, l->native ? "" : " for ",
+		 l->native ? "" : wire_service_name(l->stream->id), l->told ? " again" : "");
+	/* Without keys the network is all that decides which clients may come. */
+	if (!l->told && l->exposed && !auth_table_asks(l->daemon->access))
+		log_warn("rdmad",
+			 "nothing asks clients of %s %s for keys: each host that reaches it may do all that is served; "
+			 "see SECURITY CONSIDERATIONS in rdmad(8)",
+			 l->transport->name, l->address);
+	l->told = true;
+}
+
+/* Until the first device has come that is missing, not each address. */
+static void listener_waits(struct listener *l, int error)
+{
+	char reason[256];
+
+	if (atomic_load(&l->daemon->fabric[l->fabric].devices))
+		fabrics_add_missing(l->daemon, l->transport, l->address,
+				    device_reason(l->transport, error, reason, sizeof(reason)));
+}
+
 void listeners_tick(struct daemon *d)
 {
+	fabrics_tick(d);
 	for (unsigned i = 0; i < d->listeners; i++) {
 		struct listener *l = &d->listener[i];
+		char was[sizeof(l->address)]; /* perhaps without a port */
+		int rc;
 
-		if (l->handle || !atomic_load(&d->fabric[l->fabric].devices) || listener_start(l) != 0)
+		if (l->handle || !atomic_load(&d->fabric[l->fabric].devices))
 			continue;
-		fabrics_drop_missing(d, l->transport, l->address);
-		log_info("rdmad", "listening on %s %s again", l->transport->name, l->address);
+		snprintf(was, sizeof(was), "%s", l->address);
+		rc = listener_start(l);
+		if (rc != 0) {
+			listener_waits(l, rc);
+			continue;
+		}
+		fabrics_drop_missing(d, l->transport, was);
+		listener_tell(l);
 		listeners_progress(&d->fabric[l->fabric]);
 	}
 }
 
-/* `service`: for its clients of Valkey's protocol alone; NULL: for rdmad's own. */
+/* `service`: for its clients of Valkey's protocol alone; NULL: for rdmad's own. An address of a device that is not
+ * there is listened on when it is. */
 static int listen_on(struct daemon *d, const struct fabric_transport *transport, const struct address *address,
 		     struct sockaddr *sa, socklen_t len, const struct service *service)
 {
 	struct daemon_fabric *f = fabrics_find(d, transport);
 	struct listener *l = &d->listener[d->listeners];
+	char reason[256];
 	int rc;
 
 	if (d->listeners == ARRAY_SIZE(d->listener))
@@ -272,23 +320,26 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 			       .transport = transport,
 			       .native = !service,
 			       .stream = service,
+			       .exposed = listen_is_exposed(sa),
 			       .len = len};
 	memcpy(&l->at, sa, len);
-	snprintf(l->address, sizeof(l->address), "%s", address->host);
+	if (sa->sa_family == AF_UNIX)
+		snprintf(l->address, sizeof(l->address), "%s", address->host);
+	else
+		address_format_socket(sa, l->address, sizeof(l->address));
 	rc = listener_start(l);
-	if (rc != 0)
+	if (rc == 0) {
+		memcpy(sa, &l->at, len); /* with its port */
+		listener_tell(l);
+	} else if (transport->device && (rc == -ENODEV || rc == -EADDRNOTAVAIL)) {
+		listener_waits(l, rc);
+	} else {
 		return rc;
-	memcpy(sa, &l->at, len); /* with its port */
+	}
 	d->listeners++;
-	log_info("rdmad", "listening on %s %s%s%s", transport->name, l->address, service ? " for " : "",
-		 service ? wire_service_name(service->id) : "");
-	l->exposed = listen_is_exposed(sa);
-	/* Without keys the network is all that decides which clients may come. */
-	if (l->exposed && !auth_table_asks(d->access))
-		log_warn("rdmad",
-			 "nothing asks clients of %s %s for keys: each host that reaches it may do all that is served; "
-			 "see SECURITY CONSIDERATIONS in rdmad(8)",
-			 l->transport->name, l->address);
+	if (rc != 0 && (*address->scheme || service))
+		log_warn("rdmad", "%s %s: %s, and nothing listens there until one has (RD-5010)", transport->name,
+			 l->address, device_reason(transport, -EADDRNOTAVAIL, reason, sizeof(reason)));
 	return 0;
 }
 
@@ -331,14 +382,9 @@ const char *listen_advice(const struct sockaddr *sa, int error)
 static int listen_without_device(struct daemon *d, const struct fabric_transport *transport, const struct sockaddr *sa,
 				 int error, bool only)
 {
-	char reason[256], text[128], has[128];
+	char reason[256], text[128];
 
-	fabrics_rdma_addresses(has, sizeof(has));
-	if (error == -EADDRNOTAVAIL)
-		snprintf(reason, sizeof(reason), "no %s device has this address%s%s", transport->text,
-			 *has ? "; they have " : "", has);
-	else
-		snprintf(reason, sizeof(reason), "%s", strerror(-error));
+	device_reason(transport, error, reason, sizeof(reason));
 	address_format_socket(sa, text, sizeof(text));
 	if (!only) {
 		fabrics_add_missing(d, transport, text, reason);
@@ -351,7 +397,7 @@ static int listen_by(struct daemon *d, const struct fabric_transport *transport,
 		     struct address_socket *at, int count)
 {
 	struct sockaddr *sa = (struct sockaddr *)&at->sa;
-	/* rdma_cm listens on the loopback without complaint, and then no client can connect. */
+	/* rdma_cm listens on the loopback without complaint, and then no client can connect. No device has it ever. */
 	bool futile = !transport->loopback && address_is_loopback(sa), only = *address->scheme;
 	char text[128];
 	int rc;
@@ -360,7 +406,7 @@ static int listen_by(struct daemon *d, const struct fabric_transport *transport,
 	if (listen_is_exposed(sa) && !access_may_expose(d->config, d->access, text))
 		return EX_CONFIG;
 	rc = futile ? -EADDRNOTAVAIL : listen_on(d, transport, address, sa, at->len, NULL);
-	if (rc == 0)
+	if (rc == 0 || (futile && !only && !atomic_load(&fabrics_find(d, transport)->devices)))
 		return 0;
 	if (transport->device && (rc == -EADDRNOTAVAIL || !only))
 		return listen_without_device(d, transport, sa, rc, only && count == 1);
@@ -469,8 +515,8 @@ static int listen_rdma(struct daemon *d, const struct fabric_transport *transpor
 	l = listener_at(d, transport, address_format_socket(sa, text, sizeof(text)));
 	if (l && !l->stream) {
 		l->stream = service;
-		log_info("rdmad", "listening on %s %s for %s, too", transport->name, text,
-			 wire_service_name(service->id));
+		log_info("rdmad", "%s on %s %s for %s, too", l->handle ? "listening" : "to listen", transport->name,
+			 text, wire_service_name(service->id));
 		return 0;
 	}
 	if (listen_is_exposed(sa) && !access_may_expose(d->config, d->access, text))
@@ -493,8 +539,10 @@ int listeners_open_rdma(struct daemon *d, const struct service *service, const s
 	const struct fabric_transport *transport = fabric_transport_of(address);
 	struct address_socket at[ADDRESS_SOCKETS];
 	int count, rc = 0;
+	/* One that is looked at alone is not opened without its device. */
+	bool waits = check && transport->device && !d->config->require_rdma;
 
-	if (!config_allows(d->config, transport) || !fabrics_find(d, transport))
+	if (!config_allows(d->config, transport) || (!fabrics_find(d, transport) && !waits))
 		return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s for %s: %s", transport->name,
 				address->host, wire_service_name(service->id), fabrics_reason(d, transport));
 	count = fabric_transport_resolve(transport, address, at);
@@ -533,7 +581,7 @@ static int check_outcome(struct daemon *d)
 	bool rdma = false;
 
 	for (unsigned i = 0; i < d->listeners; i++)
-		rdma |= !d->listener[i].transport->processor;
+		rdma |= d->listener[i].handle && !d->listener[i].transport->processor;
 	if (d->config->require_rdma && !rdma)
 		return log_fail(EX_UNAVAILABLE, "rdmad",
 				"RDMA is required, and no address to listen on has it (RD-5003)");

@@ -312,13 +312,6 @@ static bool queue_end(void)
 	return true;
 }
 
-static void open_journal(void)
-{
-	journal = is_journal();
-	if (journal && journal_fd < 0)
-		journal_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-}
-
 /* A pipe without a reader is an error, and not waited for. */
 static int open_file(const char *path)
 {
@@ -342,8 +335,11 @@ int logging_open(const char *name, enum log_level level, enum log_format wanted_
 	enum target wanted = TARGET_STDERR;
 	int rc = 0;
 
-	if (!queue.running) /* no other thread writes yet */
-		open_journal();
+	if (!queue.running) { /* no other thread writes yet */
+		journal = is_journal();
+		if (journal && journal_fd < 0)
+			journal_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	}
 	log_set_handler(handle_message);
 	if (strncmp(name, "file:", 5) == 0) {
 		wanted = TARGET_FILE;

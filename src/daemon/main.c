@@ -14,6 +14,7 @@ static const struct {
 	{metrics_open, metrics_close},                 /* by HTTP: from here on it tells that it loads */
 	{fabrics_open, fabrics_close},                 /* devices */
 	{daemon_services_start, daemon_services_stop}, /* what their connections will share */
+	{engine_open, engine_close},                   /* by which a cluster's nodes agree */
 	{workers_start, workers_stop},                 /* threads that serve connections */
 	{daemon_signals_start, NULL},                  /* from here on the end is in peace */
 	{listeners_open, listeners_close},             /* from here on clients come */
@@ -25,7 +26,7 @@ static const struct {
 	{daemon_ready, NULL},
 };
 
-static int serve(struct daemon *daemon)
+static int daemon_serve(struct daemon *daemon)
 {
 	size_t n = 0;
 	int rc = 0;
@@ -56,7 +57,7 @@ int main(int argc, char **argv)
 		return rc;
 	rc = daemon_configure(&daemon);
 	if (rc == 0 && !daemon.options.test && !daemon.options.print)
-		rc = serve(&daemon);
+		rc = daemon_serve(&daemon);
 	daemon_unconfigure(&daemon);
 	return rc;
 }

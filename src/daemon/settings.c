@@ -69,7 +69,8 @@ static const struct setting general[] = {
 	 .help = "Transports to offer. One that this machine lacks is left out, and the log says why. shm:\n"
 		 "programs of this machine that connect by tcp or unix share memory with the daemon, in\n"
 		 "place of the socket."},
-	{"require_rdma", SETTING_BOOL, AT(require_rdma), "false", .help = "Do not start without RDMA: exit status 69."},
+	{"require_rdma", SETTING_BOOL, AT(require_rdma), "false",
+	 .help = "Do not start without RDMA: exit status 69. Else a device that comes later is taken then."},
 	{"device", SETTING_STRING, AT(device), NULL, .sample = "mlx5_0",
 	 .help = "Use this RDMA device only, or one port of it, \"mlx5_0:2\". Unset: every active one."},
 	{"services", SETTING_SET, AT(services), SETTING_EVERY, .choice = service_choice, .reload = true,
@@ -193,7 +194,7 @@ static const struct setting_table *table_at(unsigned i)
 }
 
 /* From the row that is next on. */
-static void settle(struct settings_walk *at)
+static void walk_settle(struct settings_walk *at)
 {
 	const struct setting_table *table = NULL;
 
@@ -213,14 +214,14 @@ struct settings_walk settings_walk(const struct config *config)
 {
 	struct settings_walk at = {.config = config};
 
-	settle(&at);
+	walk_settle(&at);
 	return at;
 }
 
 void settings_next(struct settings_walk *at)
 {
 	at->row++;
-	settle(at);
+	walk_settle(at);
 }
 
 int settings_make_room(struct config *config)

@@ -308,6 +308,27 @@ static json_t *counters_json(const struct status *status)
 	return counters;
 }
 
+/* NULL where there is none. */
+static json_t *engine_json(const struct daemon *d)
+{
+	struct engine_report of;
+	json_t *o;
+
+	if (!engine_report(d, &of))
+		return NULL;
+	o = json_object();
+	json_object_set_new(o, "state", json_string(of.state));
+	json_object_set_new(o, "endpoint", json_string(of.endpoint));
+	json_object_set_new(o, "reason", printable_text(of.reason));
+	put_number(o, "epoch", of.epoch);
+	put_number(o, "asked", of.asked);
+	put_number(o, "lost", of.lost);
+	put_number(o, "heard_ms", of.heard == TIME_NEVER ? 0 : of.heard / TIME_MS);
+	put_number(o, "serves_ms", of.left == TIME_NEVER ? INT64_MAX : of.left / TIME_MS);
+	put_number(o, "nodes_out", of.out);
+	return o;
+}
+
 json_t *status_json(const struct status *status)
 {
 	const struct daemon *d = status->daemon;
@@ -325,6 +346,8 @@ json_t *status_json(const struct status *status)
 	json_object_set_new(o, "listen", listeners_json(d));
 	json_object_set_new(o, "missing", missing_json(d));
 	json_object_set_new(o, "metrics", metrics_addresses_json(d));
+	if (d->engine)
+		json_object_set_new(o, "engine", engine_json(d));
 	json_object_set_new(o, "counters", counters_json(status));
 	for (unsigned id = 0; id < WIRE_SERVICES; id++)
 		if (service_is_open(&d->shared, id) && service_find(id)->status)

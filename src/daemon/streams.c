@@ -39,8 +39,8 @@ static void source_of(int fd, const struct sockaddr *sa, struct fabric_source *o
 }
 
 /* A client that needs a key, or has no right to the service, may still say a password: until then it may do nothing. */
-static void authorize(struct daemon *d, const struct service *service, const struct fabric_source *of,
-		      struct auth_admission *out)
+static void stream_authorize(struct daemon *d, const struct service *service, const struct fabric_source *of,
+			     struct auth_admission *out)
 {
 	bool is_user = of->family == AF_UNIX;
 
@@ -76,8 +76,8 @@ static bool hand_over(struct daemon *d, const struct service *service, int fd, s
 }
 
 /* A client came: by the descriptor, or, where `request` is not NULL, by RDMA. */
-static void came(struct daemon *d, const struct service *service, int fd, struct fabric_request *request,
-		 const struct fabric_source *of)
+static void client_came(struct daemon *d, const struct service *service, int fd, struct fabric_request *request,
+			const struct fabric_source *of)
 {
 	struct quota_share *source = NULL;
 	struct auth_admission admission = {0};
@@ -86,7 +86,7 @@ static void came(struct daemon *d, const struct service *service, int fd, struct
 
 	reason = listeners_admit(d, service->id, places, &detail);
 	if (reason == WIRE_REASON_NONE) {
-		authorize(d, service, of, &admission);
+		stream_authorize(d, service, of, &admission);
 		reason = auth_enter(&admission) ? listeners_count(d, of, &detail, &source) : WIRE_REASON_SOURCE;
 	}
 	if (reason == WIRE_REASON_NONE && hand_over(d, service, fd, request, places, source, &admission))
@@ -103,7 +103,7 @@ void streams_requested(struct daemon *d, const struct service *service, struct f
 	struct fabric_source of;
 
 	fabric_request_source(request, &of);
-	came(d, service, -1, request, &of);
+	client_came(d, service, -1, request, &of);
 }
 
 /* Where descriptors are lacking, connections stay in the queue, and the loop would come here again and again: the
@@ -120,7 +120,7 @@ static void listener_readable(void *arg)
 
 		if (fd >= 0) {
 			source_of(fd, (const struct sockaddr *)&sa, &of);
-			came(l->daemon, l->service, fd, NULL, &of);
+			client_came(l->daemon, l->service, fd, NULL, &of);
 			continue;
 		}
 		if (errno == ECONNABORTED || errno == EINTR)

@@ -479,7 +479,7 @@ static void *worker_run(void *arg)
 	return NULL;
 }
 
-static void readable(void *arg)
+static void wake_readable(void *arg)
 {
 	(void)arg; /* the next turn progresses every group */
 }
@@ -589,14 +589,14 @@ static int worker_make_groups(struct worker *w)
 		}
 		w->groups++;
 		fit = conn_group_attr(w->group[i])->max_connections;
-		if (w->index == 0 && (uint64_t)fit * d->workers < d->connections_fit)
+		if (w->index == 0 && atomic_load(&f->devices) && (uint64_t)fit * d->workers < d->connections_fit)
 			log_info("worker",
 				 "the devices of %s have room for %u connections of each worker: "
 				 "more with fewer credits, fewer shared_receives or more workers",
 				 fabric_name(f->fabric), fit);
 		n = fabric_fds(conn_group_queue(w->group[i]), fds);
 		for (int k = 0; k < n && rc == 0; k++)
-			rc = worker_watch(w, fds[k], readable, w);
+			rc = worker_watch(w, fds[k], wake_readable, w);
 		if (rc != 0)
 			return rc;
 	}
@@ -615,7 +615,7 @@ static int worker_make_streams(struct worker *w)
 				   .clock = time_now};
 	int rc = stream_group_create(&attr, &w->streams);
 
-	return rc == 0 ? worker_watch(w, stream_group_fd(w->streams), readable, w) : rc;
+	return rc == 0 ? worker_watch(w, stream_group_fd(w->streams), wake_readable, w) : rc;
 }
 
 /* Beside one worker there is the client that asks it. */

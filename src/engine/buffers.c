@@ -6,11 +6,16 @@
  * A landing buffer is a page of ours, which is not registered, and behind it the pages that are: a
  * server that writes where it may not cannot touch our part. Another page behind them has room for the 0 byte
  * that ends a value as long as the buffer.
+ *
+ * A device's memory is a range like any other, but has a dmabuf, by which it is registered, and never a registration
+ * for one request.
  */
 #include "engine/engine.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE 4096u
 #define CLASS_MIN 12 /* 4 KiB, the first class */
@@ -41,6 +46,9 @@ struct range {
 	unsigned access;              /* the region's */
 	unsigned users, before_users; /* outstanding requests of each */
 	bool own;                     /* registered here for the caller; else a lent buffer's */
+	struct fabric_dmabuf dmabuf;  /* of a device's memory; the descriptor is a copy. Else it is -1 */
+	void *reserved; /* addresses that were made for it, and whole pages; NULL: they are the caller's */
+	size_t reserved_len;
 };
 
 struct buffers {
@@ -109,6 +117,29 @@ static int buffers_pin(struct buffers *b, void *addr, size_t len, unsigned acces
 	return fabric_register(b->domain, addr, len, access, out);
 }
 
+static bool range_is_device(const struct range *range)
+{
+	return range->dmabuf.fd >= 0;
+}
+
+static int range_pin(struct buffers *b, const struct range *range, unsigned access, struct fabric_region **out)
+{
+	if (range_is_device(range)) /* of which the machine's memory is no limit */
+		return fabric_register_dmabuf(b->domain, &range->dmabuf, range->addr, range->len, access, out);
+	return buffers_pin(b, range->addr, range->len, access, out);
+}
+
+/* What the range has beside its regions. */
+static void range_end(const struct range *range)
+{
+	if (!range_is_device(range))
+		return;
+	device_memory_remove(range->addr, range->len);
+	close(range->dmabuf.fd);
+	if (range->reserved)
+		munmap(range->reserved, range->reserved_len);
+}
+
 void buffers_destroy(struct buffers *b)
 {
 	if (!b)
@@ -126,6 +157,7 @@ void buffers_destroy(struct buffers *b)
 		if (b->ranges[i].own) {
 			fabric_deregister(b->ranges[i].region);
 			fabric_deregister(b->ranges[i].before);
+			range_end(&b->ranges[i]);
 		}
 	free(b->ranges);
 	free(b);
@@ -283,17 +315,82 @@ static struct range *range_find(const struct buffers *b, const void *addr, size_
 	return &b->ranges[at];
 }
 
-int buffers_register(struct buffers *b, void *addr, size_t len, unsigned access)
+static int range_register(struct buffers *b, struct range *range)
 {
-	struct range range = {.addr = addr, .len = len, .access = access, .own = true};
-	int rc = buffers_pin(b, addr, len, access, &range.region);
+	int rc = range_pin(b, range, range->access, &range->region);
 
 	if (rc != 0)
 		return rc;
-	rc = range_add(b, &range);
+	rc = range_add(b, range);
 	if (rc != 0)
-		fabric_deregister(range.region);
+		fabric_deregister(range->region);
 	return rc;
+}
+
+int buffers_register(struct buffers *b, void *addr, size_t len, unsigned access)
+{
+	struct range range = {.addr = addr, .len = len, .access = access, .own = true, .dmabuf.fd = -1};
+
+	return range_register(b, &range);
+}
+
+/* Addresses for memory that has none, at the same place of a page. A touch of them is a fault. */
+static int range_reserve(struct range *range)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), before = range->dmabuf.offset % page;
+
+	if (range->len > SIZE_MAX - 2 * page)
+		return -EINVAL;
+	range->reserved_len = (before + range->len + page - 1) / page * page;
+	range->reserved =
+		mmap(NULL, range->reserved_len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (range->reserved == MAP_FAILED) {
+		range->reserved = NULL;
+		return log_fail(-ENOMEM, "client", "no %zu bytes of addresses for a dmabuf: %m", range->len);
+	}
+	range->addr = (char *)range->reserved + before;
+	return 0;
+}
+
+int buffers_register_dmabuf(struct buffers *b, const struct fabric_dmabuf *dmabuf, void **addr, size_t len,
+			    unsigned access)
+{
+	struct range range = {.addr = *addr, .len = len, .access = access, .own = true, .dmabuf = *dmabuf};
+	int rc;
+
+	range.dmabuf.fd = fcntl(dmabuf->fd, F_DUPFD_CLOEXEC, 0);
+	if (range.dmabuf.fd < 0)
+		return log_fail(-errno, "client", "no copy of the descriptor %d of a dmabuf: %m", dmabuf->fd);
+	rc = *addr ? 0 : range_reserve(&range);
+	if (rc == 0)
+		rc = device_memory_add(range.addr, len);
+	if (rc != 0) {
+		close(range.dmabuf.fd);
+		if (range.reserved)
+			munmap(range.reserved, range.reserved_len);
+		return rc;
+	}
+	rc = range_register(b, &range);
+	if (rc == 0)
+		*addr = range.addr;
+	else
+		range_end(&range);
+	return rc;
+}
+
+int buffers_device(const struct buffers *b, const void *addr, size_t len)
+{
+	const struct range *range;
+
+	if (!device_memory_has(addr, len))
+		return 0;
+	range = range_find(b, addr, len);
+	if (range && range_is_device(range))
+		return 1;
+	return log_fail(
+		-EFAULT, "client",
+		"of %zu bytes at %p some are memory of a device, and this handle has no registration with all of them",
+		len, addr);
 }
 
 int buffers_unregister(struct buffers *b, const void *addr)
@@ -306,6 +403,7 @@ int buffers_unregister(struct buffers *b, const void *addr)
 	if (range->users || range->before)
 		return -EBUSY;
 	fabric_deregister(range->region);
+	range_end(range);
 	range_remove(b, (size_t)(range - b->ranges));
 	return 0;
 }
@@ -318,7 +416,8 @@ int buffers_lend(struct buffers *b, size_t size, void **buffer)
 
 	if (!l)
 		return -ENOMEM;
-	range = (struct range){.addr = landing_data(l), .len = l->size, .region = l->region, .access = l->access};
+	range = (struct range){
+		.addr = landing_data(l), .len = l->size, .region = l->region, .access = l->access, .dmabuf.fd = -1};
 	rc = range_add(b, &range);
 	if (rc != 0) {
 		landing_give(l);
@@ -368,7 +467,7 @@ static bool range_add_beside(struct buffers *b, struct range *range, unsigned ac
 {
 	struct fabric_region *region;
 
-	if (range->before || buffers_pin(b, range->addr, range->len, access, &region) != 0)
+	if (range->before || range_pin(b, range, access, &region) != 0)
 		return false;
 	range->before = range->region;
 	range->before_users = range->users;
@@ -383,11 +482,11 @@ static bool range_renew(struct buffers *b, struct range *range, unsigned access)
 {
 	fabric_deregister(range->region);
 	range->region = NULL;
-	if (buffers_pin(b, range->addr, range->len, access, &range->region) == 0) {
+	if (range_pin(b, range, access, &range->region) == 0) {
 		range->access = access;
 		return true;
 	}
-	buffers_pin(b, range->addr, range->len, range->access, &range->region);
+	range_pin(b, range, range->access, &range->region);
 	return false;
 }
 
@@ -418,6 +517,8 @@ int buffers_reach(struct buffers *b, const void *addr, size_t len, unsigned acce
 		out->region = range->region;
 		return 0;
 	}
+	if (range && range_is_device(range))
+		return -EFAULT; /* it has not these rights; logged */
 	return buffers_pin(b, (void *)addr, len, access, &out->temporary);
 }
 

@@ -372,6 +372,12 @@ void engine_rouse(struct engine *engine)
 	engine->roused++;
 }
 
+void engine_uncount(struct engine *engine)
+{
+	must(engine_entered(engine));
+	engine->roused++;
+}
+
 uint64_t engine_roused(const struct engine *engine)
 {
 	return engine->roused;

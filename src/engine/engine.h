@@ -220,6 +220,8 @@ uint64_t *engine_completed(struct engine *engine);
  * was. */
 void engine_rouse(struct engine *engine);
 uint64_t engine_roused(const struct engine *engine);
+/* What was counted last was no request of the caller's, which is not told of it. */
+void engine_uncount(struct engine *engine);
 
 /* Inside. Sleep until something comes, at the latest until `until`, without polling before. Turns once first. */
 void engine_doze(struct engine *engine, uint64_t until);
@@ -257,8 +259,16 @@ void value_release(void *value);
 /* The public kv_buffer_ calls. What is registered has the rights `access` at first, and gets those for which it is
  * reached. */
 int buffers_register(struct buffers *buffers, void *addr, size_t len, unsigned access);
+/* The same of a device's memory, which no processor may touch from now on by this address; the descriptor stays the
+ * caller's. *addr NULL: becomes a range of addresses that is nobody else's. */
+int buffers_register_dmabuf(struct buffers *buffers, const struct fabric_dmabuf *dmabuf, void **addr, size_t len,
+			    unsigned access);
 int buffers_unregister(struct buffers *buffers, const void *addr);
 int buffers_lend(struct buffers *buffers, size_t size, void **buffer);
+
+/* Whether no processor may touch it, as it is a device's, at least in part: 1. -EFAULT, logged: it is, and not as a
+ * whole in one range that is registered here. Asked where there is device_memory(). */
+int buffers_device(const struct buffers *buffers, const void *addr, size_t len);
 
 /* Make a caller's memory reachable for one request: by the registration it has, or a temporary one. */
 struct reach {
@@ -274,6 +284,25 @@ static inline const struct fabric_region *reach_region(const struct reach *reach
 bool buffers_reached(const struct buffers *buffers, const void *addr, size_t len);
 int buffers_reach(struct buffers *buffers, const void *addr, size_t len, unsigned access, struct reach *out);
 void buffers_unreach(struct buffers *buffers, struct reach *reach);
+
+/*
+ * device.c. Any thread.
+ */
+
+/* Memory that no processor may touch, of the process: one list, however many engines have it registered. */
+extern _Atomic unsigned device_ranges;
+static inline bool device_memory(void)
+{
+	return unlikely(atomic_load_explicit(&device_ranges, memory_order_relaxed) != 0);
+}
+int device_memory_add(const void *addr, size_t len); /* 0, -ENOMEM */
+void device_memory_remove(const void *addr, size_t len);
+/* Whether some of these bytes are of it. */
+bool device_memory_has(const void *addr, size_t len);
+
+/* 1: it is an accelerator's, and *out is its dmabuf, whose descriptor is the caller's; 0: it is not, as far as is
+ * known; -EOPNOTSUPP: it is, and has none; logged. */
+int device_memory_export(const void *addr, size_t len, struct fabric_dmabuf *out);
 
 /*
  * error.c

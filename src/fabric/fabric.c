@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 
 #include <pthread.h>
+#include <unistd.h>
 
 static struct fabric_provider complete[FABRIC_TRANSPORTS]; /* of the provider of each row; written once */
 static pthread_once_t completed = PTHREAD_ONCE_INIT;
@@ -67,9 +68,9 @@ void fabric_limits(const struct fabric *fabric, struct fabric_limits *limits)
 	fabric->ops->limits(fabric, limits);
 }
 
-const char *fabric_devices(const struct fabric *fabric)
+char *fabric_devices(const struct fabric *fabric, char *buf, size_t size)
 {
-	return fabric->ops->devices(fabric);
+	return fabric->ops->devices(fabric, buf, size);
 }
 
 unsigned fabric_ports(struct fabric *fabric, struct fabric_port *out, unsigned most)
@@ -80,6 +81,16 @@ unsigned fabric_ports(struct fabric *fabric, struct fabric_port *out, unsigned m
 unsigned fabric_renew(struct fabric *fabric)
 {
 	return fabric->ops->renew(fabric);
+}
+
+bool fabric_hold_devices(struct fabric *fabric)
+{
+	return fabric->ops->hold_devices(fabric);
+}
+
+void fabric_release_devices(struct fabric *fabric)
+{
+	fabric->ops->release_devices(fabric);
 }
 
 int fabric_domain_create(struct fabric *fabric, struct fabric_domain **out)
@@ -330,13 +341,50 @@ void fabric_endpoint_destroy(struct fabric_endpoint *endpoint)
 	must(queue_leave(queue));
 }
 
+static unsigned access_complete(unsigned access)
+{
+	return access |
+	       (access & (FABRIC_REMOTE_WRITE | FABRIC_WINDOWS | FABRIC_REMOTE_ATOMIC) ? FABRIC_LOCAL_WRITE : 0);
+}
+
 int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access, struct fabric_region **out)
 {
 	if (!len || (uintptr_t)addr + len < (uintptr_t)addr)
 		return -EINVAL;
-	if (access & (FABRIC_REMOTE_WRITE | FABRIC_WINDOWS | FABRIC_REMOTE_ATOMIC))
-		access |= FABRIC_LOCAL_WRITE;
-	return domain->ops->register_memory(domain, addr, len, access, out);
+	return domain->ops->register_memory(domain, addr, len, access_complete(access), out);
+}
+
+/* What it says of its size, where it says any. */
+static int dmabuf_check(const struct fabric_dmabuf *dmabuf, const void *addr, size_t len)
+{
+	off_t size = lseek(dmabuf->fd, 0, SEEK_END);
+
+	if (size < 0 && errno == EBADF)
+		return log_fail(-EBADF, "fabric", "%d is not an open descriptor", dmabuf->fd);
+	if (size >= 0 && (dmabuf->offset > (uint64_t)size || len > (uint64_t)size - dmabuf->offset))
+		return log_fail(-EINVAL, "fabric", "%zu bytes at %llu of a dmabuf of %lld bytes", len,
+				(unsigned long long)dmabuf->offset, (long long)size);
+	if ((dmabuf->offset ^ (uintptr_t)addr) % (uintptr_t)sysconf(_SC_PAGESIZE))
+		return log_fail(-EINVAL, "fabric",
+				"the offset %llu in a dmabuf and its address %p are not at the same place of a page",
+				(unsigned long long)dmabuf->offset, addr);
+	return 0;
+}
+
+int fabric_register_dmabuf(struct fabric_domain *domain, const struct fabric_dmabuf *dmabuf, void *addr, size_t len,
+			   unsigned access, struct fabric_region **out)
+{
+	int rc;
+
+	if (!len || (uintptr_t)addr + len < (uintptr_t)addr)
+		return -EINVAL;
+	rc = dmabuf_check(dmabuf, addr, len);
+	return rc != 0 ? rc : domain->ops->register_dmabuf(domain, dmabuf, addr, len, access_complete(access), out);
+}
+
+uint64_t fabric_region_named(const struct fabric_region *region, const void *addr)
+{
+	return (uintptr_t)addr + region->elsewhere;
 }
 
 void fabric_deregister(struct fabric_region *region)

@@ -113,6 +113,7 @@ struct fabric_config {
 	uint32_t stall_ms;       /* 0: 30 s. soft: a peer that begins to send something and does not go on with it for
 	                          * so long is cut off. A device sees to that itself */
 	uint8_t traffic_class;   /* of all packets: the byte that IPv4 calls type of service; 0: the system's */
+	bool late;               /* fabric_renew() takes devices that come later, and there may be none yet */
 };
 
 struct fabric_queue_attr {
@@ -190,6 +191,7 @@ enum fabric_event_type {
 	FABRIC_REJECTED,     /* by the peer, with `error` and its private data */
 	FABRIC_UNREACHABLE,  /* `error`: -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT, -ENETUNREACH ... */
 	FABRIC_DISCONNECTED, /* by either side or by an error */
+	FABRIC_WIDENED,      /* of a fabric opened with `late`: one device more; fabric_limits() says what holds now */
 	FABRIC_REMOVED, /* in the place of FABRIC_DISCONNECTED; for a listener endpoint is NULL. `error` -ENODEV: the
 	                      * device is gone, see fabric_renew(). -EADDRNOTAVAIL: the address of a listener is. -EIO:
 	                      * the queue of completions failed; a new endpoint may do well */
@@ -197,8 +199,8 @@ enum fabric_event_type {
 
 struct fabric_event {
 	enum fabric_event_type type;
-	struct fabric_endpoint *endpoint; /* NULL for FABRIC_REQUEST */
-	void *context;                    /* the endpoint's, or the listener's for FABRIC_REQUEST */
+	struct fabric_endpoint *endpoint; /* NULL for FABRIC_REQUEST and FABRIC_WIDENED */
+	void *context;                    /* the endpoint's, or the listener's for FABRIC_REQUEST; else NULL */
 	struct fabric_request *request;
 	int error;
 	uint8_t data_len; /* padded by some devices: trust your own length field */
@@ -206,7 +208,8 @@ struct fabric_event {
 };
 
 /* A fabric's: what is true for all of its devices; but the limits named max_ are those of the device that has most,
- * and another device refuses what is beyond its own. Of a request: what is true for the device that it came by. */
+ * and another device refuses what is beyond its own. Where it has no device yet nothing is limited. Of a
+ * request: what is true for the device that it came by. */
 struct fabric_limits {
 	uint32_t inline_size; /* sends and writes up to this need no region */
 	uint32_t max_send_depth, max_recv_depth, max_shared_depth, max_completions;
@@ -214,7 +217,7 @@ struct fabric_limits {
 	bool write_imm;    /* false: FABRIC_WRITE_IMM answers -EOPNOTSUPP */
 	bool windows;      /* false: fabric_window_open answers -EOPNOTSUPP */
 	bool shared;       /* false: endpoints have receives of their own */
-	unsigned devices;  /* none takes a shared receive that another one has */
+	unsigned devices;  /* that it has or had; none takes a shared receive that another one has */
 	/* A request's: bytes of the peer's packets, and of the longest that the device takes. Where the former are
 	 * more, nothing long would arrive. 0: it does not matter. */
 	unsigned peer_packet, packet;
@@ -279,21 +282,26 @@ int fabric_address_parse(const char *text, struct address *out);
  */
 
 /* Open a provider, "verbs" or "soft". -ENODEV: no device of that kind (text in the log says
- * what was looked for). On success *out is to be closed after all else of it. */
+ * what was looked for; also where it is opened all the same, as it may come late). On success *out is to be closed
+ * after all else of it. */
 int fabric_open(const char *provider, const struct fabric_config *config, struct fabric **out);
 void fabric_close(struct fabric *fabric);
 const char *fabric_name(const struct fabric *fabric); /* "verbs" */
 /* Is `transport` one of its provider's? */
 bool fabric_has(const struct fabric *fabric, const struct fabric_transport *transport);
 void fabric_limits(const struct fabric *fabric, struct fabric_limits *limits);
-/* "rxe0, mlx5_0" for verbs, "tcp, unix" for soft. */
-const char *fabric_devices(const struct fabric *fabric);
+/* "rxe0, mlx5_0" for verbs, "tcp, unix" for soft. Returns buf. */
+char *fabric_devices(const struct fabric *fabric, char *buf, size_t size);
 /* How many devices can be used. One that was taken away is given back, when the endpoints that had FABRIC_REMOVED are
  * destroyed; one of the same name is taken in its place when it is there: all regions are registered with it and all
- * queues use it, but nothing listens by it yet. That takes several calls, while the queues have their polls. Any
- * thread, one at a time, now and then; it may take as long as registering all memory of the fabric. 1 of a provider
- * without devices. */
+ * queues use it, but nothing listens by it yet. That takes several calls, while the queues have their polls. With
+ * fabric_config.late other devices come so, too. Any thread, one at a time, now and then; it may take as long as
+ * registering all memory of the fabric. 1 of a provider without devices. */
 unsigned fabric_renew(struct fabric *fabric);
+/* True: no device knows memory of the fabric, and none will until fabric_release_devices(). False: one does, or is
+ * about to, and pages of registered memory must stay as they are. Any thread; it does not wait. */
+bool fabric_hold_devices(struct fabric *fabric);
+void fabric_release_devices(struct fabric *fabric);
 
 /* A port of a device, as it is now. */
 #define FABRIC_PORT_GIDS 4u
@@ -422,7 +430,20 @@ void fabric_endpoint_destroy(struct fabric_endpoint *endpoint);
  * sizes. If a region is deregistered while a peer uses it, the peer gets a remote access error. Deregistering never
  * blocks for long, and after it nothing touches the memory. */
 int fabric_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access, struct fabric_region **out);
+/* The same of memory of a device: what lies at `offset` of a dmabuf, for peers alone, never for a work request of this
+ * side. `addr` is the caller's name for it, where nothing is read or written; its offset in a page is that of `offset`.
+ * The descriptor stays the caller's; a copy is kept. Devices reach the memory where it is. Soft transports, where a
+ * processor moves the bytes, map the descriptor. -EINVAL: the range; -EBADF; -EOPNOTSUPP: a device, or the kernel,
+ * cannot do it, or the descriptor cannot be mapped; logged, with what to do. */
+struct fabric_dmabuf {
+	int fd;
+	uint64_t offset;
+};
+int fabric_register_dmabuf(struct fabric_domain *domain, const struct fabric_dmabuf *dmabuf, void *addr, size_t len,
+			   unsigned access, struct fabric_region **out);
 void fabric_deregister(struct fabric_region *region);
+/* The address by which a peer reaches what the caller of fabric_register() and its like names `addr`. */
+uint64_t fabric_region_named(const struct fabric_region *region, const void *addr);
 /* The key that the peer of `endpoint` must name to reach this region. */
 uint32_t fabric_region_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint);
 

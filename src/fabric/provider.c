@@ -17,14 +17,24 @@ static void no_limits(const struct fabric *fabric, struct fabric_limits *limits)
 	*limits = (struct fabric_limits){.inline_size = 0};
 }
 
-static const char *no_devices(const struct fabric *fabric)
+static char *no_devices(const struct fabric *fabric, char *buf, size_t size)
 {
-	return "";
+	snprintf(buf, size, "%s", "");
+	return buf;
 }
 
 static unsigned no_renew(struct fabric *fabric)
 {
 	return 1;
+}
+
+static bool no_hold_devices(struct fabric *fabric)
+{
+	return true;
+}
+
+static void no_release_devices(struct fabric *fabric)
+{
 }
 
 static unsigned no_ports(struct fabric *fabric, struct fabric_port *out, unsigned most)
@@ -176,6 +186,12 @@ static int no_register_memory(struct fabric_domain *domain, void *addr, size_t l
 	return -EOPNOTSUPP;
 }
 
+static int no_register_dmabuf(struct fabric_domain *domain, const struct fabric_dmabuf *dmabuf, void *addr, size_t len,
+			      unsigned access, struct fabric_region **out)
+{
+	return -EOPNOTSUPP;
+}
+
 static void no_deregister(struct fabric_region *region)
 {
 }
@@ -272,6 +288,8 @@ static const struct fabric_provider nothing = {
 	.limits = no_limits,
 	.devices = no_devices,
 	.renew = no_renew,
+	.hold_devices = no_hold_devices,
+	.release_devices = no_release_devices,
 	.ports = no_ports,
 	.domain_create = no_domain_create,
 	.domain_destroy = no_domain_destroy,
@@ -301,6 +319,7 @@ static const struct fabric_provider nothing = {
 	.disconnect = no_disconnect,
 	.endpoint_destroy = no_endpoint_destroy,
 	.register_memory = no_register_memory,
+	.register_dmabuf = no_register_dmabuf,
 	.deregister = no_deregister,
 	.region_rkey = no_region_rkey,
 	.window_open = no_window_open,

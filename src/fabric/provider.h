@@ -25,8 +25,10 @@ struct fabric_provider {
 	int (*open)(const struct fabric_config *config, struct fabric **out);
 	void (*close)(struct fabric *fabric);
 	void (*limits)(const struct fabric *fabric, struct fabric_limits *limits);
-	const char *(*devices)(const struct fabric *fabric);
-	unsigned (*renew)(struct fabric *fabric);                                         /* left out: they never go */
+	char *(*devices)(const struct fabric *fabric, char *buf, size_t size);
+	unsigned (*renew)(struct fabric *fabric);    /* left out: they never go */
+	bool (*hold_devices)(struct fabric *fabric); /* left out, both: memory needs no device */
+	void (*release_devices)(struct fabric *fabric);
 	unsigned (*ports)(struct fabric *fabric, struct fabric_port *out, unsigned most); /* left out: none */
 
 	/* What owns memory (domain; any thread) and what owns everything of one thread (queue). */
@@ -72,6 +74,8 @@ struct fabric_provider {
 	/* Memory: regions in any thread, windows in that of their endpoint's queue. */
 	int (*register_memory)(struct fabric_domain *domain, void *addr, size_t len, unsigned access,
 			       struct fabric_region **out);
+	int (*register_dmabuf)(struct fabric_domain *domain, const struct fabric_dmabuf *dmabuf, void *addr, size_t len,
+			       unsigned access, struct fabric_region **out);
 	void (*deregister)(struct fabric_region *region);
 	uint32_t (*region_rkey)(const struct fabric_region *region, const struct fabric_endpoint *endpoint);
 	int (*window_open)(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,
@@ -139,6 +143,7 @@ struct fabric_region {
 	void *addr;
 	size_t len;
 	unsigned access;
+	uint64_t elsewhere; /* from the caller's address to the one that a peer names, modulo 2^64 */
 };
 struct fabric_window {
 	const struct fabric_provider *ops;

@@ -48,7 +48,7 @@ int fabric_transport_resolve(const struct fabric_transport *transport, const str
 }
 
 /* "rdma://host[:port], tcp://host[:port] or unix:///path" */
-static char *forms(char *buf, size_t size)
+static char *write_forms(char *buf, size_t size)
 {
 	size_t n = 0;
 
@@ -82,6 +82,6 @@ int fabric_address_parse(const char *text, struct address *out)
 	}
 	log_error("address", "\"%.200s\" is not an address: %s; write host[:port], %s", text,
 		  transport ? "what follows the scheme has another form" : "there is no such scheme",
-		  forms(all, sizeof(all)));
+		  write_forms(all, sizeof(all)));
 	return -EINVAL;
 }

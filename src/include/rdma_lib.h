@@ -252,9 +252,12 @@ rdma_group *rdma_group_create(rdma_context *ctx);
 /* Meet at an rdmad: the `size` programs that name the same group there are its members. rank -1: ranks are given in the
  * order of arrival. `meeting`: the rdmad's address, as for rdmactl; NULL: $RDMAD_HOST, else 127.0.0.1. */
 rdma_group *rdma_group_meet(rdma_context *ctx, const char *meeting, const char *name, int size, int rank);
-/* The group that rdmarun describes in the environment, by RDMA_RANK, RDMA_SIZE, RDMA_GROUP, RDMA_MEETING and
- * RDMA_DIRECTORY. Waits two minutes for the others, or connect_timeout_ms if that is longer. */
+/* The group of the programs that a launcher has started: rdmarun, Slurm, Open MPI, MPICH, torchrun, Kubernetes, as the
+ * environment says. They meet at $RDMA_MEETING, else at $RDMAD_HOST, else by PMIx where the launcher has that, else at
+ * 127.0.0.1. Waits two minutes for the others, or connect_timeout_ms if that is longer. */
 rdma_group *rdma_group_run(rdma_context *ctx);
+/* Which launcher has started this program, for people: "srun". NULL: none that rdma_group_run() knows. */
+const char *rdma_launcher(void);
 /* A group of some members: those with these ranks in `group`, in that order. They all call it; other members need
  * not. */
 rdma_group *rdma_group_subset(rdma_group *group, const int *ranks, int count);

@@ -133,7 +133,7 @@ static void rest_from(struct memc_command *c, const struct words *words, unsigne
  * Text commands
  */
 
-static void faulty(struct memc_command *c, const char *error)
+static void faulty_command(struct memc_command *c, const char *error)
 {
 	c->id = MEMC_FAULTY;
 	c->error = error;
@@ -150,7 +150,7 @@ static bool take_key(struct memc_command *c, const struct words *words)
 	c->key = words->of[1];
 	if (c->key.len <= MEMC_KEY_MAX)
 		return true;
-	faulty(c, bad_format);
+	faulty_command(c, bad_format);
 	return false;
 }
 
@@ -159,17 +159,17 @@ static void parse_get(struct memc_command *c, const struct words *words)
 	struct memc_word key;
 
 	if (words->count < 2) {
-		faulty(c, "ERROR");
+		faulty_command(c, "ERROR");
 		return;
 	}
 	if (c->touches && !read_i32(words->of[1].at, words->of[1].len, &c->exptime)) {
-		faulty(c, bad_exptime);
+		faulty_command(c, bad_exptime);
 		return;
 	}
 	rest_from(c, words, c->touches ? 2 : 1);
 	while (memc_next_key(c, &key))
 		if (key.len > MEMC_KEY_MAX) {
-			faulty(c, bad_format);
+			faulty_command(c, bad_format);
 			return;
 		}
 	rest_from(c, words, c->touches ? 2 : 1);
@@ -181,7 +181,7 @@ static void parse_store(struct memc_command *c, const struct words *words)
 	int32_t len;
 
 	if (words->count != most && words->count != most + 1) {
-		faulty(c, "ERROR");
+		faulty_command(c, "ERROR");
 		return;
 	}
 	take_noreply(c, words);
@@ -191,7 +191,7 @@ static void parse_store(struct memc_command *c, const struct words *words)
 	    !read_i32(words->of[4].at, words->of[4].len, &len) ||
 	    (c->id == MEMC_CAS && !memc_read_number(words->of[5].at, words->of[5].len, &c->cas)) || len < 0 ||
 	    len > MEMC_VALUE_MAX) {
-		faulty(c, bad_format);
+		faulty_command(c, bad_format);
 		return;
 	}
 	c->has_cas = c->id == MEMC_CAS;
@@ -202,23 +202,23 @@ static void parse_store(struct memc_command *c, const struct words *words)
 static void parse_count(struct memc_command *c, const struct words *words)
 {
 	if (words->count != 3 && words->count != 4) {
-		faulty(c, "ERROR");
+		faulty_command(c, "ERROR");
 		return;
 	}
 	take_noreply(c, words);
 	if (take_key(c, words) && !memc_read_number(words->of[2].at, words->of[2].len, &c->delta))
-		faulty(c, "CLIENT_ERROR invalid numeric delta argument");
+		faulty_command(c, "CLIENT_ERROR invalid numeric delta argument");
 }
 
 static void parse_touch(struct memc_command *c, const struct words *words)
 {
 	if (words->count != 3 && words->count != 4) {
-		faulty(c, "ERROR");
+		faulty_command(c, "ERROR");
 		return;
 	}
 	take_noreply(c, words);
 	if (take_key(c, words) && !read_i32(words->of[2].at, words->of[2].len, &c->exptime))
-		faulty(c, bad_exptime);
+		faulty_command(c, bad_exptime);
 }
 
 /* A time of 0 behind the key is of clients of long ago. */
@@ -227,13 +227,13 @@ static void parse_delete(struct memc_command *c, const struct words *words)
 	bool zero = words->count > 2 && memc_is(&words->of[2], "0");
 
 	if (words->count < 2 || words->count > 4) {
-		faulty(c, "ERROR");
+		faulty_command(c, "ERROR");
 		return;
 	}
 	if (words->count > 2)
 		take_noreply(c, words);
 	if ((words->count == 3 && !zero && !c->quiet) || (words->count == 4 && !(zero && c->quiet)))
-		faulty(c, "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]");
+		faulty_command(c, "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]");
 	else
 		take_key(c, words);
 }
@@ -241,12 +241,12 @@ static void parse_delete(struct memc_command *c, const struct words *words)
 static void parse_flush(struct memc_command *c, const struct words *words)
 {
 	if (words->count > 3) {
-		faulty(c, "ERROR");
+		faulty_command(c, "ERROR");
 		return;
 	}
 	take_noreply(c, words);
 	if (words->count != (c->quiet ? 2 : 1) && !read_i32(words->of[1].at, words->of[1].len, &c->exptime))
-		faulty(c, bad_exptime);
+		faulty_command(c, bad_exptime);
 }
 
 static void parse_verbosity(struct memc_command *c, const struct words *words)
@@ -254,12 +254,12 @@ static void parse_verbosity(struct memc_command *c, const struct words *words)
 	uint32_t level;
 
 	if (words->count != 2 && words->count != 3) {
-		faulty(c, "ERROR");
+		faulty_command(c, "ERROR");
 		return;
 	}
 	take_noreply(c, words);
 	if (!read_u32(&words->of[1], &level))
-		faulty(c, bad_format);
+		faulty_command(c, bad_format);
 }
 
 /*
@@ -400,9 +400,9 @@ static bool meta_begins(struct memc_command *c, const struct words *words, const
 	c->meta = true;
 	c->delta = 1;
 	if (words->count < 2)
-		faulty(c, "ERROR");
+		faulty_command(c, "ERROR");
 	else if (take_key(c, words) && words->count > META_WORDS)
-		faulty(c, too_long);
+		faulty_command(c, too_long);
 	return c->id != MEMC_FAULTY;
 }
 
@@ -410,7 +410,7 @@ static bool meta_begins(struct memc_command *c, const struct words *words, const
 static void meta_faulty(struct memc_command *c, const char *error)
 {
 	c->quiet = false;
-	faulty(c, error);
+	faulty_command(c, error);
 }
 
 static void parse_meta_get(struct memc_parser *p, const struct words *words)
@@ -458,13 +458,13 @@ static void parse_meta_set(struct memc_parser *p, const struct words *words)
 
 	if (words->count == 2) {
 		c->meta = true;
-		faulty(c, bad_format);
+		faulty_command(c, bad_format);
 		return;
 	}
 	if (!meta_begins(c, words, "CLIENT_ERROR options flags too long"))
 		return;
 	if (!read_i32(words->of[2].at, words->of[2].len, &len) || len < 0 || len > MEMC_VALUE_MAX) {
-		faulty(c, bad_format);
+		faulty_command(c, bad_format);
 		return;
 	}
 	c->stores = true;
@@ -515,9 +515,9 @@ static void parse_meta_debug(struct memc_parser *p, const struct words *words)
 
 	c->meta = true;
 	if (words->count < 2)
-		faulty(c, bad_format);
+		faulty_command(c, bad_format);
 	else if (take_key(c, words) && words->count > 2 && memc_is(&words->of[2], "b") && !take_base64_key(p))
-		faulty(c, bad_format);
+		faulty_command(c, bad_format);
 }
 
 /*
@@ -598,7 +598,7 @@ static bool parse_meta(struct memc_parser *p, const struct words *words)
 			meta_rows[i].parse(p, words);
 		return true;
 	}
-	faulty(&p->command, "ERROR");
+	faulty_command(&p->command, "ERROR");
 	return true;
 }
 
@@ -617,7 +617,7 @@ static void parse_text(struct memc_command *c, const struct words *words)
 	while (row < rows + ARRAY_SIZE(rows) && !memc_is(&words->of[0], row->name))
 		row++;
 	if (row == rows + ARRAY_SIZE(rows)) {
-		faulty(c, "ERROR");
+		faulty_command(c, "ERROR");
 		if (is_http(words))
 			*c = (struct memc_command){.id = MEMC_CLOSE, .rest = {words->end, 0}};
 		return;
@@ -645,7 +645,7 @@ static void parse_line(struct memc_parser *p, const char *line, size_t len)
 	c->rest = (struct memc_word){line, 0};
 	words_of(&words, line, strnlen(line, len));
 	if (!words.count || words.of[0].len < 2)
-		faulty(c, "ERROR");
+		faulty_command(c, "ERROR");
 	else if (!parse_meta(p, &words))
 		parse_text(c, &words);
 }

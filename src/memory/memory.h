@@ -56,6 +56,9 @@ int memory_pool_create(struct fabric_domain *domain, const struct memory_pool_at
 /* Every buffer is back, or nothing can touch it any more. */
 void memory_pool_destroy(struct memory_pool *pool);
 
+/* It may have so many buffers from now on; never fewer than before. */
+void memory_pool_widen(struct memory_pool *pool, uint32_t max);
+
 /* NULL: the pool is at its limit, or the machine's memory is. The content is what its last user left. */
 struct memory_buffer *memory_pool_get(struct memory_pool *pool);
 /* A buffer that came from get() of this pool, once. */

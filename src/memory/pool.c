@@ -111,6 +111,11 @@ int memory_pool_create(struct fabric_domain *domain, const struct memory_pool_at
 	return 0;
 }
 
+void memory_pool_widen(struct memory_pool *pool, uint32_t max)
+{
+	pool->attr.max = MAX(pool->attr.max, max);
+}
+
 void memory_pool_destroy(struct memory_pool *pool)
 {
 	if (!pool)

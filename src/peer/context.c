@@ -457,6 +457,7 @@ static void context_free(rdma_context *ctx)
 		layer->release(ctx);
 	rdma_leave(ctx);
 	thread_destroy(ctx);
+	pmix_leave(ctx);
 	for (unsigned i = 0; i < ctx->engines; i++)
 		engine_release(ctx->own[i]);
 	free(ctx->connections);

@@ -10,6 +10,7 @@
  *   windows/       memory that peers reach
  *   groups/        members, ranks; how they find each other; losses
  *   collectives/   rounds of sends, receives, reductions and copies; the algorithms, and the table that chooses one
+ *   launch.c, pmix.c  what the launcher of a program tells it; how its ranks find each other by PMIx
  *   error.c        what a thread's last failed call says
  *
  * Locking. With a progress thread all of a context that changes is behind its lock, which a public call takes at its
@@ -150,6 +151,7 @@ struct rdma_context {
 	unsigned engines;
 	struct engine_fabric *fabric[FABRIC_TRANSPORTS]; /* as engine */
 	struct engine_key *key;                          /* of all of them; NULL: none */
+	pid_t pmix;                                      /* the process that uses PMIx by it; 0: none */
 	struct peer_connections *connections;            /* peer/links/connect.h */
 	int epoll;                                       /* of engines, doors; what rdma_fd() gives */
 	struct peer **peer; /* peer/links/roster.c: in the order of their indices; peers that have gone leave */
@@ -282,6 +284,34 @@ extern const struct peer_layer *const peer_layers[PEER_LAYERS];
 	for (const struct peer_layer *const *at_ = peer_layers + PEER_LAYERS, *layer; at_ > peer_layers;)              \
 		if (!(layer = *--at_)->member) {                                                                       \
 		} else
+
+/*
+ * launch.c
+ */
+struct launch {
+	const char *launcher; /* for people */
+	int rank, size;
+	char group[WIRE_PEER_NAME_MAX + 1];
+	const char *meeting; /* of the environment; NULL: none is named */
+	const char *nspace;  /* PMIx's name of the job; NULL: the launcher has no PMIx */
+};
+
+/* As the environment says, checked. 0; -1: rdma_fail() was called. */
+int launch_read(struct launch *out);
+
+/*
+ * pmix.c: PMIx, in which each rank of a job publishes what the others read. One thread at a time; not in a child of a
+ * process that uses it. Failures call rdma_fail().
+ */
+/* The context uses it from now on. 0; -EHOSTUNREACH: there is none here; or another -errno. */
+int pmix_enter(rdma_context *ctx, const struct launch *launch);
+/* The context's end. */
+void pmix_leave(rdma_context *ctx);
+/* Publish `data`, and wait until all ranks have published theirs. *number: of this time. Inside. 0 or -errno. */
+int pmix_share(rdma_context *ctx, const struct launch *launch, const void *data, size_t length, uint64_t timeout,
+	       unsigned *number);
+/* What a rank has published the time of this number. Bytes, or -errno. */
+int pmix_shared(const struct launch *launch, unsigned number, int rank, void *out, size_t room);
 
 /*
  * error.c

@@ -30,7 +30,7 @@ static char *put_head(char *to, char mark, int64_t number)
 	return to;
 }
 
-static void head(struct resp_out *out, char mark, int64_t number)
+static void reply_head(struct resp_out *out, char mark, int64_t number)
 {
 	char *to = resp_grow(out, HEAD);
 
@@ -93,7 +93,7 @@ void resp_error(struct resp_out *out, const char *format, ...)
 
 void resp_number(struct resp_out *out, int64_t number)
 {
-	head(out, ':', number);
+	reply_head(out, ':', number);
 }
 
 void resp_bulk(struct resp_out *out, const void *bytes, size_t len)
@@ -123,7 +123,7 @@ void resp_bulk_number(struct resp_out *out, int64_t number)
 
 void resp_bulk_begin(struct resp_out *out, size_t len)
 {
-	head(out, '$', (int64_t)len);
+	reply_head(out, '$', (int64_t)len);
 }
 
 void resp_bulk_end(struct resp_out *out)
@@ -137,7 +137,7 @@ void resp_verbatim(struct resp_out *out, const char *text, size_t len)
 		resp_bulk(out, text, len);
 		return;
 	}
-	head(out, '=', (int64_t)len + 4);
+	reply_head(out, '=', (int64_t)len + 4);
 	resp_raw(out, "txt:", 4);
 	resp_raw(out, text, len);
 	resp_bulk_end(out);
@@ -180,20 +180,20 @@ void resp_double(struct resp_out *out, double number)
 
 void resp_array(struct resp_out *out, size_t members)
 {
-	head(out, '*', (int64_t)members);
+	reply_head(out, '*', (int64_t)members);
 }
 
 void resp_map(struct resp_out *out, size_t pairs)
 {
-	head(out, out->three ? '%' : '*', (int64_t)(out->three ? pairs : 2 * pairs));
+	reply_head(out, out->three ? '%' : '*', (int64_t)(out->three ? pairs : 2 * pairs));
 }
 
 void resp_set(struct resp_out *out, size_t members)
 {
-	head(out, out->three ? '~' : '*', (int64_t)members);
+	reply_head(out, out->three ? '~' : '*', (int64_t)members);
 }
 
 void resp_push(struct resp_out *out, size_t members)
 {
-	head(out, out->three ? '>' : '*', (int64_t)members);
+	reply_head(out, out->three ? '>' : '*', (int64_t)members);
 }

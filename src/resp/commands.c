@@ -166,13 +166,8 @@ static struct {
 	uint16_t first, count;
 } subs[RESP_COMMANDS];
 
-static char lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-}
-
 /* Eight bytes at once; those with the high bit are no letters. */
-static uint64_t lower8(uint64_t bytes)
+static uint64_t lower_eight(uint64_t bytes)
 {
 	const uint64_t ones = UINT64_MAX / 255;
 	uint64_t low = bytes & 0x7f * ones;
@@ -200,8 +195,8 @@ static struct name name_of(const char *text, size_t len, uint16_t parent)
 		name.front = (uint64_t)(uint8_t)text[0] | (uint64_t)(uint8_t)text[len / 2] << 8 |
 			     (uint64_t)(uint8_t)text[len - 1] << 16;
 	}
-	name.front = lower8(name.front);
-	name.back = lower8(name.back);
+	name.front = lower_eight(name.front);
+	name.back = lower_eight(name.back);
 	return name;
 }
 
@@ -218,7 +213,7 @@ static unsigned find_slot(const struct name *name)
 	return at;
 }
 
-static void enter(const char *text, uint16_t parent, unsigned id)
+static void table_enter(const char *text, uint16_t parent, unsigned id)
 {
 	struct name name = name_of(text, strlen(text), parent);
 	unsigned at = find_slot(&name);
@@ -233,18 +228,18 @@ __attribute__((constructor)) static void enter_all(void)
 	_Static_assert(1ull << 9 == SLOTS && SLOTS > 2 * RESP_IDS, "find_slot() takes 9 bits");
 
 	for (unsigned id = 0; id < RESP_COMMANDS; id++)
-		enter(resp_commands[id].name, NO_PARENT, id);
+		table_enter(resp_commands[id].name, NO_PARENT, id);
 	for (unsigned id = RESP_COMMANDS; id < RESP_IDS; id++) {
 		const char *name = resp_commands[id].name, *bar = strchr(name, '|');
 		unsigned parent = resp_find(name, (size_t)(bar - name))->id;
 
-		enter(bar + 1, (uint16_t)parent, id);
+		table_enter(bar + 1, (uint16_t)parent, id);
 		if (!subs[parent].count++)
 			subs[parent].first = (uint16_t)id;
 	}
 }
 
-static const struct resp_command *find(const char *text, size_t len, uint16_t parent)
+static const struct resp_command *find_child(const char *text, size_t len, uint16_t parent)
 {
 	struct name name;
 	unsigned at;
@@ -258,12 +253,12 @@ static const struct resp_command *find(const char *text, size_t len, uint16_t pa
 
 const struct resp_command *resp_find(const char *name, size_t len)
 {
-	return find(name, len, NO_PARENT);
+	return find_child(name, len, NO_PARENT);
 }
 
 const struct resp_command *resp_find_sub(const struct resp_command *of, const char *name, size_t len)
 {
-	return find(name, len, (uint16_t)of->id);
+	return find_child(name, len, (uint16_t)of->id);
 }
 
 bool resp_has_subs(const struct resp_command *command)
@@ -279,11 +274,11 @@ bool resp_is_refused(const char *name, size_t len)
 		const char *middle = refused[(low + high) / 2];
 		size_t i = 0;
 
-		while (i < len && middle[i] && lower(name[i]) == middle[i])
+		while (i < len && middle[i] && resp_lower(name[i]) == middle[i])
 			i++;
 		if (i == len && !middle[i])
 			return true;
-		if (i == len || (middle[i] && (unsigned char)lower(name[i]) < (unsigned char)middle[i]))
+		if (i == len || (middle[i] && (unsigned char)resp_lower(name[i]) < (unsigned char)middle[i]))
 			high = (low + high) / 2;
 		else
 			low = (low + high) / 2 + 1;
@@ -388,7 +383,7 @@ static const char *const category_names[] = {
 };
 
 /* The category that a command has for what it is about. */
-static unsigned subject(const struct resp_command *command)
+static unsigned group_category(const struct resp_command *command)
 {
 	static const unsigned of_group[] = {
 		[RESP_STRING] = STRING,       [RESP_GENERIC] = KEYSPACE,         [RESP_CONNECTION] = CONNECTION,
@@ -416,9 +411,9 @@ static unsigned subject(const struct resp_command *command)
 	return command->group < ARRAY_SIZE(of_group) ? of_group[command->group] : 0;
 }
 
-static unsigned categories(const struct resp_command *command)
+static unsigned category_set(const struct resp_command *command)
 {
-	unsigned flags = command->flags, set = subject(command);
+	unsigned flags = command->flags, set = group_category(command);
 
 	set |= flags & RESP_WRITE ? WRITE : 0;
 	set |= flags & RESP_READONLY && command->group != RESP_SCRIPTING ? READ : 0;
@@ -503,7 +498,7 @@ void resp_tell_command(struct resp_out *out, const struct resp_command *command)
 	resp_number(out, command->first);
 	resp_number(out, command->last);
 	resp_number(out, command->step);
-	tell_categories(out, categories(command));
+	tell_categories(out, category_set(command));
 	resp_set(out, 0); /* tips */
 	tell_keys(out, command);
 	resp_set(out, count);

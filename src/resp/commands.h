@@ -380,10 +380,10 @@
 	    "O(N) for N nodes", "Lists the shards, with their slots and nodes.")                                       \
 	ROW(CLUSTER_SLOTS, "cluster|slots", 2, RESP_LOADING | RESP_STALE, 0, 0, 0, RESP_CLUSTER, "3.0.0",              \
 	    "O(N) for N nodes", "Lists the ranges of slots, with their nodes.")                                        \
-	ROW(CLUSTER_COUNTKEYSINSLOT, "cluster|countkeysinslot", 3, RESP_STALE, 0, 0, 0, RESP_CLUSTER, "3.0.0", "O(1)", \
-	    "Returns the number of keys of a slot.")                                                                   \
+	ROW(CLUSTER_COUNTKEYSINSLOT, "cluster|countkeysinslot", 3, RESP_STALE, 0, 0, 0, RESP_CLUSTER, "3.0.0",         \
+	    "O(N) for N keys of the server", "Returns the number of keys of a slot.")                                  \
 	ROW(CLUSTER_GETKEYSINSLOT, "cluster|getkeysinslot", 4, RESP_STALE, 0, 0, 0, RESP_CLUSTER, "3.0.0",             \
-	    "O(N) for N keys", "Returns keys of a slot.")                                                              \
+	    "O(N) for N keys of the server", "Returns keys of a slot.")                                                \
 	ROW(CLUSTER_HELP, "cluster|help", 2, RESP_LOADING | RESP_STALE, 0, 0, 0, RESP_CLUSTER, "5.0.0", "O(1)",        \
 	    "Lists the kinds of CLUSTER.")                                                                             \
 	ROW(PUBSUB_CHANNELS, "pubsub|channels", -2, RESP_PUBSUB | RESP_LOADING | RESP_STALE, 0, 0, 0,                  \

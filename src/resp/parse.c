@@ -26,7 +26,7 @@ void resp_parser_trim(struct resp_parser *parser)
 }
 
 /* The next call begins a command. */
-static void finish(struct resp_parser *parser)
+static void command_finish(struct resp_parser *parser)
 {
 	parser->used = parser->at;
 	parser->expected = 0;
@@ -35,17 +35,17 @@ static void finish(struct resp_parser *parser)
 	parser->total = 0;
 }
 
-static enum resp_result bad(struct resp_parser *parser, const char *text)
+static enum resp_result bad_command(struct resp_parser *parser, const char *text)
 {
 	snprintf(parser->error, sizeof(parser->error), "ERR Protocol error: %s", text);
-	finish(parser);
+	command_finish(parser);
 	parser->argc = 0;
 	return RESP_BAD;
 }
 
 static enum resp_result no_memory(struct resp_parser *parser)
 {
-	bad(parser, "");
+	bad_command(parser, "");
 	snprintf(parser->error, sizeof(parser->error), "ERR out of memory for the arguments of a command");
 	return RESP_BAD;
 }
@@ -55,24 +55,24 @@ static enum resp_result too_long(struct resp_parser *parser, const struct resp_l
 	char text[96];
 
 	snprintf(text, sizeof(text), "command of more than %llu bytes", (unsigned long long)limits->total);
-	return bad(parser, text);
+	return bad_command(parser, text);
 }
 
-static enum resp_result more(struct resp_parser *parser, size_t want)
+static enum resp_result need_more(struct resp_parser *parser, size_t want)
 {
 	parser->want = want;
 	return RESP_MORE;
 }
 
 /* The bytes may have moved since an argument was found. */
-static void point(struct resp_parser *parser, const char *bytes)
+static void point_arguments(struct resp_parser *parser, const char *bytes)
 {
 	for (unsigned i = 0; i < parser->argc; i++)
 		if (parser->offset[i] != SIZE_MAX)
 			parser->argv[i].at = bytes + parser->offset[i];
 }
 
-static bool grow(struct resp_parser *parser)
+static bool grow_arguments(struct resp_parser *parser)
 {
 	unsigned room = parser->room ? 2 * parser->room : 16;
 	struct resp_arg *argv = realloc(parser->argv, room * sizeof(*argv));
@@ -89,9 +89,9 @@ static bool grow(struct resp_parser *parser)
 	return true;
 }
 
-static inline bool add(struct resp_parser *parser, const char *at, size_t len, size_t offset)
+static inline bool add_argument(struct resp_parser *parser, const char *at, size_t len, size_t offset)
 {
-	if (unlikely(parser->argc == parser->room) && !grow(parser))
+	if (unlikely(parser->argc == parser->room) && !grow_arguments(parser))
 		return false;
 	parser->argv[parser->argc] = (struct resp_arg){at, len};
 	parser->offset[parser->argc++] = offset;
@@ -120,7 +120,7 @@ static int hex_digit(char c)
 				      : -1;
 }
 
-static char escaped(char c)
+static char escaped_char(char c)
 {
 	switch (c) {
 	case 'n':
@@ -139,7 +139,7 @@ static char escaped(char c)
 
 /* From an opening quote on. What is meant goes to *to; the place behind the closing quote, which ends the word. NULL:
  * there is none, or no blank behind it. */
-static const char *unquote(const char *c, const char *end, char **to)
+static const char *unquote_word(const char *c, const char *end, char **to)
 {
 	char quote = *c++;
 
@@ -157,14 +157,14 @@ static const char *unquote(const char *c, const char *end, char **to)
 			*(*to)++ = (char)(hex_digit(c[2]) << 4 | hex_digit(c[3]));
 			c += 3;
 		} else {
-			*(*to)++ = escaped(*++c);
+			*(*to)++ = escaped_char(*++c);
 		}
 	}
 	return NULL;
 }
 
 /* A word without quotes stays where it is. 0, -EINVAL: quotes without end, -ENOMEM. */
-static int split(struct resp_parser *parser, const char *c, const char *end)
+static int split_words(struct resp_parser *parser, const char *c, const char *end)
 {
 	size_t room = (size_t)(end - c);
 	char *to;
@@ -191,11 +191,11 @@ static int split(struct resp_parser *parser, const char *c, const char *end)
 			word = to;
 			memcpy(to, from, (size_t)(c - from));
 			to += c - from;
-			c = unquote(c, end, &to);
+			c = unquote_word(c, end, &to);
 			if (!c)
 				return -EINVAL;
 		}
-		if (!add(parser, word, word == from ? (size_t)(c - from) : (size_t)(to - word), SIZE_MAX))
+		if (!add_argument(parser, word, word == from ? (size_t)(c - from) : (size_t)(to - word), SIZE_MAX))
 			return -ENOMEM;
 	}
 }
@@ -208,18 +208,18 @@ static enum resp_result parse_inline(struct resp_parser *parser, const struct re
 
 	if (!line_feed) {
 		parser->at = most;
-		return len > RESP_INLINE_MAX ? bad(parser, "too big inline request") : more(parser, 1);
+		return len > RESP_INLINE_MAX ? bad_command(parser, "too big inline request") : need_more(parser, 1);
 	}
 	end = line_feed > bytes && line_feed[-1] == '\r' ? line_feed - 1 : line_feed;
 	if ((uint64_t)(end - bytes) > limits->total)
 		return too_long(parser, limits);
 	parser->at = (size_t)(line_feed + 1 - bytes);
-	switch (split(parser, bytes, end)) {
+	switch (split_words(parser, bytes, end)) {
 	case 0:
-		finish(parser);
+		command_finish(parser);
 		return RESP_COMMAND;
 	case -EINVAL:
-		return bad(parser, "unbalanced quotes in request");
+		return bad_command(parser, "unbalanced quotes in request");
 	}
 	return no_memory(parser);
 }
@@ -269,21 +269,21 @@ static enum resp_result begin_array(struct resp_parser *parser, const struct res
 
 	switch (read_line(parser, bytes, len, &number)) {
 	case LINE_MORE:
-		return more(parser, 1);
+		return need_more(parser, 1);
 	case LINE_LONG:
-		return bad(parser, "too big mbulk count string");
+		return bad_command(parser, "too big mbulk count string");
 	case LINE_WRONG:
-		return bad(parser, "invalid multibulk length");
+		return bad_command(parser, "invalid multibulk length");
 	case LINE_NUMBER:
 		break;
 	}
 	if (number > (int64_t)RESP_ARGS_MAX)
-		return bad(parser, "invalid multibulk length");
+		return bad_command(parser, "invalid multibulk length");
 	if (number > 0 && (uint64_t)number > limits->args)
-		return bad(parser, limits->args <= RESP_ARGS_UNPROVED ? "unauthenticated multibulk length"
-								      : "invalid multibulk length");
+		return bad_command(parser, limits->args <= RESP_ARGS_UNPROVED ? "unauthenticated multibulk length"
+									      : "invalid multibulk length");
 	if (number <= 0) {
-		finish(parser);
+		command_finish(parser);
 		return RESP_COMMAND;
 	}
 	parser->expected = (unsigned)number;
@@ -300,23 +300,23 @@ static inline enum resp_result begin_bulk(struct resp_parser *parser, const stru
 	char mark, text[32];
 
 	if (line == LINE_MORE)
-		return more(parser, 1);
+		return need_more(parser, 1);
 	if (line == LINE_LONG)
-		return bad(parser, "too big bulk count string");
+		return bad_command(parser, "too big bulk count string");
 	mark = bytes[parser->line];
 	if (unlikely(mark != '$')) {
 		snprintf(text, sizeof(text), "expected '$', got '%c'", mark == '\r' || mark == '\n' ? ' ' : mark);
-		return bad(parser, text);
+		return bad_command(parser, text);
 	}
 	if (line == LINE_WRONG || number < 0 || number > (int64_t)RESP_BULK_MAX)
-		return bad(parser, "invalid bulk length");
+		return bad_command(parser, "invalid bulk length");
 	if (unlikely((uint64_t)number > limits->bulk))
-		return bad(parser,
-			   limits->bulk <= RESP_BULK_UNPROVED ? "unauthenticated bulk length" : "invalid bulk length");
+		return bad_command(parser, limits->bulk <= RESP_BULK_UNPROVED ? "unauthenticated bulk length"
+									      : "invalid bulk length");
 	/* It may be less by now than what there is. */
 	if (unlikely(parser->total > limits->total || (uint64_t)number > limits->total - parser->total))
 		return too_long(parser, limits);
-	if (unlikely(!add(parser, bytes + parser->at, (size_t)number, parser->at)))
+	if (unlikely(!add_argument(parser, bytes + parser->at, (size_t)number, parser->at)))
 		return no_memory(parser);
 	parser->total += (uint64_t)number;
 	parser->bulk = (size_t)number;
@@ -329,7 +329,7 @@ enum resp_result resp_parse(struct resp_parser *parser, const struct resp_limits
 	bool moved = parser->expected; /* or may have */
 
 	if (!len)
-		return more(parser, 1);
+		return need_more(parser, 1);
 	if (parser->at == 0) {
 		parser->argc = 0;
 		parser->is_inline = *bytes != '*';
@@ -350,20 +350,20 @@ enum resp_result resp_parse(struct resp_parser *parser, const struct resp_limits
 				return result;
 			if (unlikely(parser->bulk >= limits->large)) {
 				if (moved)
-					point(parser, bytes);
+					point_arguments(parser, bytes);
 				parser->used = parser->at;
 				return RESP_LARGE;
 			}
 		}
 		if (len - parser->at < parser->bulk + 2)
-			return more(parser, parser->bulk + 2 - (len - parser->at));
+			return need_more(parser, parser->bulk + 2 - (len - parser->at));
 		parser->at += parser->bulk + 2;
 		parser->line = parser->at;
 		parser->bulk = NO_BULK;
 	}
 	if (moved)
-		point(parser, bytes);
-	finish(parser);
+		point_arguments(parser, bytes);
+	command_finish(parser);
 	return RESP_COMMAND;
 }
 

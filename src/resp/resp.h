@@ -187,6 +187,12 @@ struct resp_command {
 
 extern const struct resp_command resp_commands[RESP_IDS];
 
+/* Of ASCII alone, in any locale. */
+static inline char resp_lower(char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+}
+
 /* By name in any case, in constant time; NULL: none. No subcommands. */
 const struct resp_command *resp_find(const char *name, size_t len);
 /* "id" of "client"; NULL: none. */

@@ -91,20 +91,15 @@ int resp_write_int64(char out[RESP_INT64], int64_t number)
 	return len;
 }
 
-static char lower(char c)
+static bool chars_equal(char a, char b, bool any_case)
 {
-	return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-}
-
-static bool equals(char a, char b, bool any_case)
-{
-	return a == b || (any_case && lower(a) == lower(b));
+	return a == b || (any_case && resp_lower(a) == resp_lower(b));
 }
 
 /* tolower() of a signed byte, as the C library has it: unsigned, but for the one that is EOF. */
 static int lower_signed(int c)
 {
-	return c == EOF ? EOF : (uint8_t)lower((char)c);
+	return c == EOF ? EOF : (uint8_t)resp_lower((char)c);
 }
 
 /* A range's ends may stand the wrong way round, as signed bytes. */
@@ -129,7 +124,7 @@ static bool match_class(const char *p, const char *pattern_end, char c, bool any
 			match |= in_range((signed char)*p, (signed char)p[2], (signed char)c, any_case);
 			p += 2;
 		} else {
-			match |= equals(*p, c, any_case);
+			match |= chars_equal(*p, c, any_case);
 		}
 	}
 	*end = p < pattern_end ? p + 1 : p;
@@ -146,7 +141,7 @@ static bool match_byte(const char *p, const char *pattern_end, char c, bool any_
 		return true;
 	if (*p == '\\' && pattern_end - p >= 2)
 		*end = ++p + 1;
-	return equals(*p, c, any_case);
+	return chars_equal(*p, c, any_case);
 }
 
 /*
@@ -185,7 +180,7 @@ bool resp_match(const char *pattern, size_t pattern_len, const char *text, size_
 bool resp_is(const struct resp_arg *arg, const char *word)
 {
 	for (size_t i = 0; i < arg->len; i++)
-		if (!word[i] || lower(arg->at[i]) != word[i])
+		if (!word[i] || resp_lower(arg->at[i]) != word[i])
 			return false;
 	return !word[arg->len];
 }

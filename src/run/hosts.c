@@ -242,6 +242,35 @@ static int tasks_of_slurm(const char *text, struct run_hosts *hosts)
 	return 0;
 }
 
+/* Other launchers, which start ranks themselves, and what they tell them. */
+static const struct {
+	const char *name, *rank, *size;
+} launchers[] = {
+	{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+	{"mpiexec", "PMI_RANK", "PMI_SIZE"},
+	{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+	{"torchrun", "RANK", "WORLD_SIZE"},
+};
+
+void run_hosts_say_launcher(bool of_job)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(launchers); i++) {
+		const char *rank = getenv(launchers[i].rank), *size = getenv(launchers[i].size);
+		uint64_t count;
+
+		if (!rank || !size || units_parse_number(size, 1, UINT32_MAX, &count) != 0)
+			continue;
+		if (count > 1 && strcmp(rank, "0") == 0)
+			run_say("%s has started %llu of rdmarun, and each starts a run of its own; '%s PROGRAM' starts "
+				"the "
+				"ranks of one",
+				launchers[i].name, (unsigned long long)count, launchers[i].name);
+		return;
+	}
+	if (of_job && getenv("SLURM_JOB_NODELIST"))
+		run_say("this is a job of Slurm: 'srun PROGRAM' starts its ranks without %s", run_options.rsh);
+}
+
 int run_hosts_of_job(struct run_hosts *out)
 {
 	const char *slurm = getenv("SLURM_JOB_NODELIST"), *tasks = getenv("SLURM_TASKS_PER_NODE");

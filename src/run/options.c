@@ -143,6 +143,7 @@ static int print_help(void *to, const char *argument)
 int run_options_parse(int argc, char **argv)
 {
 	int first, rc = option_parse(&table, argc, argv, NULL, &first);
+	bool named;
 
 	if (rc >= 0)
 		return rc;
@@ -150,8 +151,11 @@ int run_options_parse(int argc, char **argv)
 		run_say("no program is named");
 		return option_usage(&table);
 	}
-	if (!run_options.hosts.count && run_hosts_of_job(&run_options.hosts) != 0)
+	named = run_options.hosts.count;
+	if (!named && run_hosts_of_job(&run_options.hosts) != 0)
 		return RUN_USAGE;
+	if (!run_options.agent)
+		run_hosts_say_launcher(!named && run_options.hosts.count > 1);
 	if (!run_options.hosts.count && run_hosts_parse("localhost", &run_options.hosts) != 0)
 		return RUN_FAILED;
 	if (!run_options.count)

@@ -68,6 +68,9 @@ int run_hosts_parse(const char *text, struct run_hosts *out);
 int run_hosts_read(const char *path, struct run_hosts *out);
 /* The hosts that a batch system says this job has, of Slurm or PBS; none: there is no such job. -errno, said. */
 int run_hosts_of_job(struct run_hosts *out);
+/* Says so where another launcher has started this program, perhaps in place of the ranks; `of_job`: or where one could
+ * start them at the several hosts of the job. */
+void run_hosts_say_launcher(bool of_job);
 void run_hosts_free(struct run_hosts *hosts);
 unsigned run_hosts_slots(const struct run_hosts *hosts);
 bool run_hosts_remote(const struct run_hosts *hosts); /* any that is not this machine */

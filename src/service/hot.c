@@ -51,7 +51,7 @@ struct service_hot_table *service_hot_copy(const struct service_thread *thread)
 	return copy;
 }
 
-static void count(struct service_hot_table *table, const void *key, size_t len)
+static void count_key(struct service_hot_table *table, const void *key, size_t len)
 {
 	uint64_t hash = hash_bytes(key, len);
 	struct service_hot_key *least = &table->key[0];
@@ -93,7 +93,7 @@ void service_hot_key(struct service_part *part, const void *key, size_t len)
 	/* A fixed step could meet one key of a client that asks for several in turn. */
 	hot->skip = (uint32_t)(random_step(&hot->random) >> 32) % (2 * EACH - 1);
 	hot->table.sampled++;
-	count(&hot->table, key, len);
+	count_key(&hot->table, key, len);
 }
 
 static int by_count(const void *a, const void *b)

@@ -53,6 +53,17 @@ uint64_t service_shared_tick(struct service_shared *shared, uint64_t now)
 	return next;
 }
 
+int service_shared_reload(struct service_shared *shared, const char **changed)
+{
+	int rc = 0;
+
+	*changed = NULL;
+	for (unsigned id = 0; id < WIRE_SERVICES && rc == 0 && !*changed; id++)
+		if (service_is_open(shared, id) && services[id]->reload)
+			rc = services[id]->reload(shared->of[id], changed);
+	return rc;
+}
+
 int service_shared_command(struct service_shared *shared, const char *word)
 {
 	int rc = -ENOENT;

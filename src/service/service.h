@@ -15,6 +15,7 @@
 #define RDMAD_SERVICE_H
 
 #include "base/setting.h"
+#include "cluster/cluster.h"
 #include "conn/conn.h"
 #include "stream/stream.h"
 
@@ -54,6 +55,7 @@ struct service_host {
 	void (*busy)(void *arg, const char *with); /* opening takes long, and gets on */
 	void (*fatal)(void *arg,
 		      int error); /* from any thread: the process is to end, with the exit status of that errno */
+	void (*soon)(void *arg);  /* main thread: the services' tick() is called at once */
 	void *arg;
 };
 
@@ -76,8 +78,9 @@ struct service_shared {
 struct service_part {
 	const struct service *service;
 	struct service_thread *thread;
-	void *shared;    /* what service->open() made */
-	unsigned active; /* what wants turns: service_part_join(), service_part_leave() */
+	void *shared;       /* what service->open() made */
+	unsigned active;    /* what wants turns: service_part_join(), service_part_leave() */
+	_Atomic bool asked; /* for one: service_part_ask() */
 	/* ns from which on a request is slow: service_slow_add(); TIME_NEVER where hot keys alone are looked for. 0: no
 	 * request is timed, and of none is told */
 	uint64_t slow;
@@ -92,8 +95,9 @@ struct service_part {
 
 /* What one worker thread has of all services. */
 struct service_thread {
-	uint64_t now;    /* set by the worker before each turn of its groups */
-	unsigned active; /* of all parts */
+	uint64_t now;       /* set by the worker before each turn of its groups */
+	unsigned active;    /* of all parts */
+	_Atomic bool asked; /* of one of them */
 	/* Jobs that other processes or threads of this machine have for connections of this thread: meanwhile it polls
 	 * for longer, because waking up twice costs more than most jobs, and yields. Services count up and down. */
 	unsigned busy;
@@ -121,6 +125,28 @@ struct service_door {
 	const struct setting_list *rdma; /* addresses of RDMA devices, as `listen`, for clients of Valkey's protocol */
 	uint64_t rdma_window;            /* bytes of each of the two that such a client has */
 	uint64_t rdma_memory;            /* registered for all of them, at most */
+};
+
+/* By what engine the nodes of a cluster agree, as configured. */
+struct service_engine {
+	const char *cluster, *node;
+	const char *state; /* a file of this node's; NULL: none */
+	const struct setting_list *endpoints;
+	const char *user, *password_file; /* NULL: none */
+	uint64_t period, spread_after;
+	bool lasting; /* serve on without it */
+};
+
+/* What the engine says to a service. Main thread. */
+struct service_cluster {
+	/* Serve the slots of the table that have a bit. NULL: of none. 0; or -errno, logged, and nothing changed. */
+	int (*change)(void *shared, const struct cluster_table *table, const uint8_t *slots);
+	/* Whether no worker goes by what was before. */
+	bool (*settled)(const void *shared);
+	/* Until then, by time_boot(). */
+	void (*until)(void *shared, uint64_t until);
+	/* The highest epoch that was ever served, as far as is known. */
+	uint64_t (*served)(const void *shared);
 };
 
 /* What a service counted, over one thread or several. */
@@ -156,6 +182,12 @@ struct service {
 	unsigned (*descriptors)(const void *settings);
 	/* Bytes that it registers with each device when it opens. */
 	uint64_t (*registered)(const void *settings);
+	/* Read files again that its settings name: 0, and in *changed the setting whose file has other content now; or
+	 * -errno, logged, and nothing changed. */
+	int (*reload)(void *shared, const char **changed);
+	/* Whether its keys are shared out by an engine, and what it is told then. NULL: it has none. */
+	bool (*engine)(const void *settings, struct service_engine *out);
+	const struct service_cluster *cluster;
 	/* Carry out a word of rdmactl's: 0, or -errno; -ENOENT: not one of its words. */
 	int (*command)(void *shared, const char *word);
 	/* What it adds to the answers of that name. `shared` is NULL when it is not open: memory and resources then say
@@ -173,7 +205,8 @@ struct service {
 	int (*fd)(const struct service_part *part);
 	void (*readable)(struct service_part *part);
 	/* What follows is called only while part->active is not 0. */
-	/* After each turn of the groups. How much was done: 0 says that it may be time to sleep. */
+	/* After each turn of the groups, and behind service_part_ask(). How much was done: 0 says that it may be time
+	 * to sleep. */
 	int (*progress)(struct service_part *part);
 	/* When progress() must be called though nothing comes. */
 	uint64_t (*deadline)(const struct service_part *part);
@@ -246,6 +279,8 @@ int service_shared_open(struct service_shared *shared, const struct service_host
 void service_shared_close(struct service_shared *shared);
 /* The word is that of one of them: its answer; else -ENOENT. */
 int service_shared_command(struct service_shared *shared, const char *word);
+/* service->reload() of the one that has it. */
+int service_shared_reload(struct service_shared *shared, const char **changed);
 /* When to be called again; TIME_NEVER: no need. */
 uint64_t service_shared_tick(struct service_shared *shared, uint64_t now);
 
@@ -302,7 +337,9 @@ void service_thread_end(struct service_thread *thread);
 /* After each turn of the groups. */
 static inline int service_thread_progress(struct service_thread *thread)
 {
-	return unlikely(thread->active) ? service_thread_turn(thread) : 0;
+	bool asked = atomic_load_explicit(&thread->asked, memory_order_relaxed);
+
+	return unlikely(thread->active | asked) ? service_thread_turn(thread) : 0;
 }
 
 /*
@@ -445,6 +482,14 @@ static inline void service_part_join(struct service_part *part)
 	must(service_part_is_mine(part));
 	part->active++;
 	part->thread->active++;
+}
+
+/* Any thread: what this one writes is seen in a call of progress() that comes, between two requests. The thread may
+ * sleep: to wake it is the caller's. */
+static inline void service_part_ask(struct service_part *part)
+{
+	atomic_store(&part->asked, true);
+	atomic_store(&part->thread->asked, true);
 }
 
 static inline void service_part_leave(struct service_part *part)

@@ -102,9 +102,15 @@ int service_thread_turn(struct service_thread *thread)
 	struct service_part *part;
 	int n = 0;
 
+	bool asked = atomic_exchange(&thread->asked, false);
+
 	must(service_thread_is_mine(thread));
-	for_each_active (part, thread, progress)
-		n += part->service->progress(part);
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		part = thread->part[id];
+		if (part && part->service->progress &&
+		    (part->active || (asked && atomic_exchange(&part->asked, false))))
+			n += part->service->progress(part);
+	}
 	return n;
 }
 

@@ -64,7 +64,7 @@ static void lock_further(struct stripe *s)
 	lock_take_further(&s->lock, LOCK_STRIPE);
 }
 
-static void unlock(struct stripe *s)
+static void unlock_stripe(struct stripe *s)
 {
 	lock_give(&s->lock, LOCK_STRIPE);
 }
@@ -186,7 +186,7 @@ static void put_apply(struct commit *c, struct store_step *step)
 }
 
 /* The item of a step that is no PUT; NULL: there is none. */
-static struct store_item *touch(struct commit *c, struct store_step *step, struct found *f)
+static struct store_item *step_item(struct commit *c, struct store_step *step, struct found *f)
 {
 	*f = step_find(c, step, step->key, step->key_len);
 	step->ref.item = NULL;
@@ -198,7 +198,7 @@ static struct store_item *touch(struct commit *c, struct store_step *step, struc
 static void delete_apply(struct commit *c, struct store_step *step)
 {
 	struct found f;
-	struct store_item *item = touch(c, step, &f);
+	struct store_item *item = step_item(c, step, &f);
 
 	if (!item)
 		return;
@@ -218,7 +218,7 @@ static void delete_apply(struct commit *c, struct store_step *step)
 static void expire_apply(struct commit *c, struct store_step *step)
 {
 	struct found f;
-	struct store_item *item = touch(c, step, &f);
+	struct store_item *item = step_item(c, step, &f);
 
 	if (!item)
 		return;
@@ -308,7 +308,7 @@ int store_commit(struct store *store, struct store_check checks[], unsigned nche
 	tags_find(&c);
 	stripes_each(&c, lock_further);
 	rc = commit_locked(&c, &last);
-	stripes_each(&c, unlock);
+	stripes_each(&c, unlock_stripe);
 	store_dead_release(store, &c.dead);
 	if (changes->on)
 		changes_return(changes, rc == 0 ? nsteps - c.told : grants);

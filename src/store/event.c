@@ -238,6 +238,17 @@ bool store_watch_next(struct store *store, struct store_watcher *w, struct store
 	return true;
 }
 
+void store_watch_all_missed(struct store *store)
+{
+	struct events *e = &store->events;
+
+	if (!events_on(store))
+		return;
+	atomic_fetch_add(&e->lost, 1);
+	atomic_fetch_add(&e->head, 1);
+	events_wake(store);
+}
+
 uint64_t store_event_head(const struct store *store)
 {
 	return atomic_load(&store->events.head);

@@ -134,7 +134,9 @@ unsigned store_walk(struct store *store, uint64_t *cursor, uint64_t now, struct 
 struct flush {
 	struct store *store;
 	struct stripe *stripe;
-	uint64_t below; /* versions that go */
+	uint64_t below;     /* versions that go */
+	store_goes_fn goes; /* and which keys of them; NULL: all, without an event of each */
+	void *arg;
 	unsigned dropped;
 	struct dead dead;
 };
@@ -145,8 +147,9 @@ static bool flush_visit(void *arg, uint32_t link)
 	struct store_item *item = arena_item(&f->store->arena, link);
 	struct slot slot;
 
-	if (item->version < f->below && index_find_link(&f->stripe->index, item_tag(item), link, &slot)) {
-		store_item_drop(f->store, f->stripe, slot, item, DROP_FLUSHED, &f->dead);
+	if (item->version < f->below && (!f->goes || f->goes(f->arg, item->key, item->key_len)) &&
+	    index_find_link(&f->stripe->index, item_tag(item), link, &slot)) {
+		store_item_drop(f->store, f->stripe, slot, item, f->goes ? DROP_DELETED : DROP_FLUSHED, &f->dead);
 		f->dropped++;
 	}
 	return true;
@@ -154,18 +157,21 @@ static bool flush_visit(void *arg, uint32_t link)
 
 /* Some buckets, under the lock: with changes, what was written before the last delete-all was told of. An empty table
  * that has grown makes place for a small one; without memory for that it stays. */
-static unsigned stripe_flush(struct store *store, struct stripe *s, struct index_cursor *cursor)
+static unsigned stripe_flush(struct store *store, struct stripe *s, struct index_cursor *cursor, store_goes_fn goes,
+			     void *arg)
 {
 	struct flush f = {.store = store,
 			  .stripe = s,
-			  .below = store->changes.slot ? atomic_load(&store->changes.flush) : UINT64_MAX};
+			  .below = store->changes.slot ? atomic_load(&store->changes.flush) : UINT64_MAX,
+			  .goes = goes,
+			  .arg = arg};
 	struct index fresh, old = {0};
 	unsigned seen = 0, buckets = 0;
 
 	lock_take(&s->lock, LOCK_STRIPE);
 	do {
 		seen += index_scan(&s->index, cursor, flush_visit, &f);
-		cursor->skip = 0; /* the passed ones are gone */
+		cursor->skip = 0; /* the passed ones are gone, or come again and stay */
 	} while (!cursor_begins(cursor) && seen < FLUSH_STRIPE && ++buckets < FLUSH_STRIPE);
 	if (f.dropped && store->changes.on)
 		stripe_removed(s, f.below);
@@ -178,14 +184,14 @@ static unsigned stripe_flush(struct store *store, struct stripe *s, struct index
 	return f.dropped;
 }
 
-static void flush_step(struct store *store, uint64_t *cursor, uint64_t *deleted)
+static void flush_step(struct store *store, uint64_t *cursor, uint64_t *deleted, store_goes_fn goes, void *arg)
 {
 	uint64_t at = *cursor >> 32;
 	struct index_cursor in = {.place = (uint32_t)*cursor};
 
 	*deleted = 0;
 	for (unsigned turns = 0; at < store->stripes && *deleted < FLUSH_SOME && turns < FLUSH_TURNS; turns++) {
-		*deleted += stripe_flush(store, &store->stripe[at], &in);
+		*deleted += stripe_flush(store, &store->stripe[at], &in, goes, arg);
 		at += cursor_begins(&in);
 	}
 	*cursor = at < store->stripes ? at << 32 | in.place : 0;
@@ -212,10 +218,19 @@ int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted)
 	if (rc != 0)
 		return rc;
 	atomic_fetch_add_explicit(&store->changes.flush_steps, 1, memory_order_relaxed);
-	flush_step(store, cursor, deleted);
+	flush_step(store, cursor, deleted, NULL, NULL);
 	if (!*cursor)
 		flush_tell(store);
 	return 0;
+}
+
+unsigned store_sweep_some(struct store *store, uint64_t *cursor, store_goes_fn goes, void *arg)
+{
+	uint64_t deleted;
+
+	must(!store->changes.on);
+	flush_step(store, cursor, &deleted, goes, arg);
+	return (unsigned)deleted;
 }
 
 bool store_flush_rest(struct store *store, uint64_t now)
@@ -233,7 +248,7 @@ bool store_flush_rest(struct store *store, uint64_t now)
 		return false;
 	if (!c->flush_cursor)
 		c->flushing = atomic_load(&c->flush);
-	flush_step(store, &c->flush_cursor, &deleted);
+	flush_step(store, &c->flush_cursor, &deleted, NULL, NULL);
 	if (!c->flush_cursor) {
 		c->flushed = c->flushing;
 		flush_tell(store);

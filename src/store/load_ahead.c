@@ -26,14 +26,14 @@ struct store_ahead {
 	uint64_t low, high; /* where the two ends' pages are taken up to, in bytes of the arena */
 };
 
-static void take(struct store_ahead *ahead, uint64_t from, uint64_t to)
+static void take_pages(struct store_ahead *ahead, uint64_t from, uint64_t to)
 {
 	if (madvise(ahead->arena->base + from, to - from, MADV_POPULATE_WRITE) != 0)
 		atomic_store_explicit(&ahead->stop, true, memory_order_relaxed);
 }
 
 /* One step at each end. False: there is nothing to be done. */
-static bool step(struct store_ahead *ahead)
+static bool ahead_step(struct store_ahead *ahead)
 {
 	uint64_t size = (uint64_t)ahead->arena->pages.count << PAGE_SHIFT, from, to, low, high;
 	uint32_t first, n = pages_longest(&ahead->arena->pages, &first);
@@ -49,13 +49,13 @@ static bool step(struct store_ahead *ahead)
 	high = to - MIN(MIN(size - to, AHEAD), to - from);
 	if (ahead->low < low) {
 		low = MIN(low, ahead->low + STEP);
-		take(ahead, ahead->low, low);
+		take_pages(ahead, ahead->low, low);
 		ahead->low = low;
 		done = true;
 	}
 	if (ahead->high > high) {
 		high = MAX(high, ahead->high - MIN(ahead->high, STEP));
-		take(ahead, high, ahead->high);
+		take_pages(ahead, high, ahead->high);
 		ahead->high = high;
 		done = true;
 	}
@@ -67,7 +67,7 @@ static void *ahead_run(void *arg)
 	struct store_ahead *ahead = arg;
 
 	while (!atomic_load_explicit(&ahead->stop, memory_order_relaxed))
-		if (!step(ahead))
+		if (!ahead_step(ahead))
 			nanosleep(&(struct timespec){.tv_nsec = REST}, NULL);
 	return NULL;
 }

@@ -51,7 +51,7 @@ bool lock_rank_is_held(enum lock_rank rank)
 	return false;
 }
 
-static void note(const void *lock, enum lock_rank rank)
+static void note_lock(const void *lock, enum lock_rank rank)
 {
 	must(held.n < ARRAY_SIZE(held.lock));
 	held.lock[held.n] = lock;
@@ -61,14 +61,14 @@ static void note(const void *lock, enum lock_rank rank)
 void lock_note_take(const void *lock, enum lock_rank rank)
 {
 	must(!held.n || held.rank[held.n - 1] < rank);
-	note(lock, rank);
+	note_lock(lock, rank);
 }
 
 void lock_note_take_further(const void *lock, enum lock_rank rank)
 {
 	must(!held.n || held.rank[held.n - 1] < rank ||
 	     (held.rank[held.n - 1] == rank && (uintptr_t)held.lock[held.n - 1] < (uintptr_t)lock));
-	note(lock, rank);
+	note_lock(lock, rank);
 }
 
 void lock_note_give(const void *lock, enum lock_rank rank)

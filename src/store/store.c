@@ -341,8 +341,8 @@ static uint64_t reserved_bytes(struct store *store, const struct store_item *ite
 	return bytes > SMALL_MAX ? MIN(bytes, arena_extent(&store->arena, item)) : bytes;
 }
 
-static int reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len,
-		   const struct store_put *put, uint64_t part, uint64_t now, struct store_ref *out)
+static int reserve_item(struct store *store, const void *key, size_t key_len, uint64_t value_len,
+			const struct store_put *put, uint64_t part, uint64_t now, struct store_ref *out)
 {
 	struct store_item *item;
 	struct stripe *s;
@@ -367,13 +367,13 @@ static int reserve(struct store *store, const void *key, size_t key_len, uint64_
 int store_reserve(struct store *store, const void *key, size_t key_len, uint64_t value_len, uint64_t now,
 		  struct store_ref *out)
 {
-	return reserve(store, key, key_len, value_len, &put_always, 0, now, out);
+	return reserve_item(store, key, key_len, value_len, &put_always, 0, now, out);
 }
 
 int store_reserve_for(struct store *store, const void *key, size_t key_len, uint64_t value_len,
 		      const struct store_put *put, uint64_t now, struct store_ref *out)
 {
-	return reserve(store, key, key_len, value_len, put, 0, now, out);
+	return reserve_item(store, key, key_len, value_len, put, 0, now, out);
 }
 
 /* Bytes of the value that the extent has room for, beside the rest. */
@@ -387,7 +387,8 @@ static uint64_t ref_ready(struct store *store, const struct store_ref *ref)
 int store_reserve_part(struct store *store, const void *key, size_t key_len, uint64_t value_len,
 		       const struct store_put *put, uint64_t part, uint64_t now, struct store_ref *out, uint64_t *ready)
 {
-	int rc = reserve(store, key, key_len, value_len, put ? put : &put_always, MAX(part, STORE_PART_MIN), now, out);
+	int rc = reserve_item(store, key, key_len, value_len, put ? put : &put_always, MAX(part, STORE_PART_MIN), now,
+			      out);
 
 	if (rc != 0)
 		return rc;

@@ -314,6 +314,11 @@ uint64_t store_walk_begin(struct store *store);
  * done; any other value is harmless. 0 and how many were deleted in *deleted; it needs no memory. -EAGAIN: no room for
  * changes, call again. */
 int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted);
+/* Delete the keys that `goes` says it of, under a stripe's lock (no store call from inside), each with its event; where
+ * changes are not kept. What is written meanwhile may stay. A step and a cursor as of store_flush_some(); returns how
+ * many were deleted. */
+typedef bool (*store_goes_fn)(void *arg, const void *key, size_t key_len);
+unsigned store_sweep_some(struct store *store, uint64_t *cursor, store_goes_fn goes, void *arg);
 /* With changes: a delete-all that was not carried on for a second is carried on here, a step a call, as it is in the
  * changes, and a copy that applies these has deleted all. True: there is more to do. One thread. */
 bool store_flush_rest(struct store *store, uint64_t now);
@@ -414,6 +419,8 @@ int store_watch_begin(struct store *store, struct store_watcher *watcher, int fd
 void store_watch_end(struct store *store, struct store_watcher *watcher);
 /* The next event; false: there is none now. */
 bool store_watch_next(struct store *store, struct store_watcher *watcher, struct store_event *out);
+/* Every watcher is told that it missed one of any key: its copies are to be taken for old, though no key changed. */
+void store_watch_all_missed(struct store *store);
 /* The number that the next event gets: those below it are of changes that a read from here on sees. */
 uint64_t store_event_head(const struct store *store);
 /* Before the thread sleeps, and behind it. False: do not sleep, there is something. */

@@ -14,7 +14,7 @@ static uint64_t tick_of(uint64_t ns)
 	return ns >> WHEEL_SHIFT;
 }
 
-static unsigned digit(uint64_t tick, unsigned level)
+static unsigned tick_digit(uint64_t tick, unsigned level)
 {
 	return (tick >> (level * WHEEL_BITS)) % WHEEL_SLOTS;
 }
@@ -25,7 +25,7 @@ static void slot_add(const struct arena *a, struct wheel *w, struct store_item *
 	uint64_t after = tick_of(item->expires) + !!(item->expires & ((1u << WHEEL_SHIFT) - 1));
 	uint64_t tick = MAX(after, w->now), differ = tick ^ w->now;
 	unsigned level = differ ? (63 - (unsigned)__builtin_clzll(differ)) / WHEEL_BITS : 0;
-	unsigned slot = digit(tick, level);
+	unsigned slot = tick_digit(tick, level);
 	uint32_t *head = &w->head[level][slot], me = arena_link(a, item);
 
 	item->wheel_next = *head;
@@ -91,7 +91,7 @@ void wheel_move(struct store *store, struct stripe *s, struct store_item *old, s
 static unsigned level_to_settle(const struct wheel *w)
 {
 	for (unsigned level = WHEEL_LEVELS - 1; level; level--)
-		if (w->map[level] >> digit(w->now, level) & 1)
+		if (w->map[level] >> tick_digit(w->now, level) & 1)
 			return level;
 	return 0;
 }
@@ -100,7 +100,7 @@ static unsigned level_to_settle(const struct wheel *w)
 static bool slot_drain(struct store *store, struct stripe *s, unsigned level, unsigned *budget, struct dead *dead)
 {
 	struct wheel *w = &s->wheel;
-	uint32_t *head = &w->head[level][digit(w->now, level)];
+	uint32_t *head = &w->head[level][tick_digit(w->now, level)];
 	struct slot slot;
 
 	while (*head) {
@@ -124,7 +124,7 @@ static uint64_t next_tick(const struct wheel *w)
 {
 	for (unsigned level = 0; level < WHEEL_LEVELS; level++) {
 		unsigned shift = level * WHEEL_BITS;
-		uint64_t map = w->map[level] & ~0ull << digit(w->now, level);
+		uint64_t map = w->map[level] & ~0ull << tick_digit(w->now, level);
 
 		if (map)
 			return (w->now >> shift & ~(uint64_t)(WHEEL_SLOTS - 1)) << shift |

@@ -47,14 +47,14 @@ static bool queue_grow(struct stream *s)
 	return true;
 }
 
-static void release(const struct stream_piece *piece)
+static void piece_release(const struct stream_piece *piece)
 {
 	if (piece->release)
 		piece->release(piece->owner, piece->item);
 }
 
 /* Behind the bytes that wait already, where their chunk has room. */
-static bool append(struct stream *s, const char *at, size_t len)
+static bool chunk_append(struct stream *s, const char *at, size_t len)
 {
 	struct stream_piece *last = s->out.count ? piece_at(s, s->out.count - 1) : NULL;
 	struct chunk *chunk;
@@ -77,7 +77,7 @@ static bool queue_add(struct stream *s, struct stream_piece piece)
 	struct chunk *chunk;
 	size_t room = MAX(piece.len, CHUNK);
 
-	if (!piece.release && append(s, piece.at, piece.len))
+	if (!piece.release && chunk_append(s, piece.at, piece.len))
 		return true;
 	if (!queue_grow(s))
 		return false;
@@ -150,22 +150,22 @@ static ssize_t send_some(struct stream *s, const struct batch *batch)
 }
 
 /* All of a piece was taken. */
-static void taken(struct stream *s, const struct stream_piece *piece)
+static void piece_taken(struct stream *s, const struct stream_piece *piece)
 {
 	if (is_pin(piece))
 		s->transport->release(s, piece);
 	else
-		release(piece);
+		piece_release(piece);
 }
 
 /* The other end takes no more for now. */
-static void stuck(struct stream *s)
+static void out_stuck(struct stream *s)
 {
 	s->writable = false;
 	s->out.stuck = s->out.stuck ? s->out.stuck : s->group->now;
 }
 
-static void forget(struct stream *s, size_t n)
+static void out_forget(struct stream *s, size_t n)
 {
 	s->out.waiting -= n;
 	s->group->stats.waiting_bytes -= n;
@@ -177,7 +177,7 @@ static void forget(struct stream *s, size_t n)
 		n -= piece.len;
 		s->out.first = (s->out.first + 1) & (s->out.room - 1);
 		s->out.count--;
-		taken(s, &piece);
+		piece_taken(s, &piece);
 	}
 	if (n) {
 		piece_at(s, 0)->at += n;
@@ -204,9 +204,9 @@ int stream_flush(struct stream *s)
 		if (n < 0 && n != -EAGAIN)
 			return (int)n;
 		if (n > 0)
-			forget(s, (size_t)n);
+			out_forget(s, (size_t)n);
 		if (n < (ssize_t)batch.bytes)
-			stuck(s);
+			out_stuck(s);
 	}
 	return 0;
 }
@@ -226,7 +226,7 @@ static ssize_t write_now(struct stream *s, const struct stream_piece *pieces, un
 	if (n < 0 && n != -EAGAIN)
 		return n;
 	if (n < (ssize_t)batch.bytes)
-		stuck(s);
+		out_stuck(s);
 	return MAX(n, 0);
 }
 
@@ -256,9 +256,9 @@ void stream_write(struct stream *s, const struct stream_piece *pieces, unsigned 
 			stream_close(s, -ENOMEM, "no memory for an answer of %zu bytes", piece.len);
 		}
 		if (gone)
-			taken(s, &piece);
+			piece_taken(s, &piece);
 		else
-			release(&piece);
+			piece_release(&piece);
 	}
 	if (s->out.waiting && !s->visited)
 		stream_make_ready(s);
@@ -298,7 +298,7 @@ uint64_t stream_held(const struct stream *s)
 void stream_drop_pieces(struct stream *s)
 {
 	for (unsigned i = 0; i < s->out.count; i++)
-		release(piece_at(s, i));
+		piece_release(piece_at(s, i));
 	s->group->stats.waiting_bytes -= s->out.waiting;
 	free(s->out.piece);
 	s->out.piece = NULL;

@@ -28,7 +28,7 @@ static size_t buffer_size(const struct stream_group *group)
  * Messages.
  */
 
-static int say(struct stream *s, enum rdma_opcode opcode)
+static int send_message(struct stream *s, enum rdma_opcode opcode)
 {
 	struct rdma_message m = {.opcode = htons((uint16_t)opcode)};
 	struct fabric_wr wr = {.opcode = FABRIC_SEND, .sge_count = 1, .sge = {{.addr = &m, .len = sizeof(m)}}};
@@ -57,7 +57,7 @@ static void say_owed(struct stream *s)
 			continue;
 		if (!rdma_has_slots(r, 1))
 			return; /* until requests end */
-		rc = say(s, order[i]);
+		rc = send_message(s, order[i]);
 		if (rc == -ENOTCONN)
 			return; /* its end is on its way */
 		if (rc != 0)
@@ -67,7 +67,7 @@ static void say_owed(struct stream *s)
 }
 
 /* Offer the client the window after the one that it filled, if all of that was used. */
-static void offer(struct rdma_stream *r)
+static void window_offer(struct rdma_stream *r)
 {
 	unsigned next = r->in.fills ^ 1;
 
@@ -78,22 +78,16 @@ static void offer(struct rdma_stream *r)
 	r->owed |= 1u << RDMA_REGISTER;
 }
 
-/* Messages that are needed are few: as windows are filled. */
-static bool is_flood(const struct stream *s)
+static void count_message(struct stream *s)
 {
 	uint64_t seconds = (s->group->now - s->opened) / TIME_S;
 
-	return s->rdma->messages > MESSAGES + MESSAGES_PER_SECOND * seconds + s->out.left / MESSAGES_BYTES;
-}
-
-static void count_message(struct stream *s)
-{
-	s->rdma->messages++;
-	if (is_flood(s))
+	/* Few are needed: as windows are filled. */
+	if (++s->rdma->messages > MESSAGES + MESSAGES_PER_SECOND * seconds + s->out.left / MESSAGES_BYTES)
 		stream_close(s, -EPROTO, "%llu messages without need", (unsigned long long)s->rdma->messages);
 }
 
-static void registered(struct stream *s, const struct rdma_message *m)
+static void client_registered(struct stream *s, const struct rdma_message *m)
 {
 	struct rdma_stream *r = s->rdma;
 
@@ -133,7 +127,7 @@ static void message_came(struct stream *s, const char *at, uint32_t bytes)
 	case RDMA_KEEPALIVE:
 		break;
 	case RDMA_REGISTER:
-		registered(s, &m);
+		client_registered(s, &m);
 		break;
 	default:
 		stream_close(s, -EPROTO, "a message of the unknown kind %u", ntohs(m.opcode));
@@ -154,7 +148,7 @@ static void bytes_came(struct stream *s, uint32_t bytes)
 		count_message(s);
 	w->came += bytes;
 	r->in.open = bytes < left;
-	offer(r);
+	window_offer(r);
 	s->readable = true;
 }
 
@@ -185,7 +179,7 @@ static int post_receives(struct stream *s, unsigned first, unsigned count)
 }
 
 /* The client may send now, and write into windows of its own. */
-static void established(struct stream *s)
+static void stream_established(struct stream *s)
 {
 	struct rdma_stream *r = s->rdma;
 	int rc = 0;
@@ -204,13 +198,7 @@ static void established(struct stream *s)
 	r->state = RDMA_LIVE;
 	r->last = s->group->now;
 	s->writable = r->out.known;
-	offer(r);
-}
-
-static void gone(struct stream *s)
-{
-	s->rdma->state = RDMA_GONE;
-	s->ended = s->readable = s->writable = true;
+	window_offer(r);
 }
 
 static void on_event(const struct fabric_event *event)
@@ -219,10 +207,12 @@ static void on_event(const struct fabric_event *event)
 
 	if (!event->endpoint)
 		return;
-	if (event->type != FABRIC_ESTABLISHED)
-		gone(s);
-	else if (s->rdma->state == RDMA_CONNECTING)
-		established(s);
+	if (event->type != FABRIC_ESTABLISHED) {
+		s->rdma->state = RDMA_GONE;
+		s->ended = s->readable = s->writable = true;
+	} else if (s->rdma->state == RDMA_CONNECTING) {
+		stream_established(s);
+	}
 	if (event->type == FABRIC_REMOVED)
 		stream_broken(s, event->error);
 	stream_make_ready(s);
@@ -302,7 +292,7 @@ static ssize_t rdma_receive(struct stream *s, void *to, size_t len)
 			continue;
 		w->came = w->used = 0;
 		r->in.reads ^= 1;
-		offer(r);
+		window_offer(r);
 	}
 	if (at > (char *)to)
 		return at - (char *)to;
@@ -354,7 +344,7 @@ static void rdma_info(const struct stream *s, struct stream_info *out)
 }
 
 /* What is left of a stream, in any state of its making. */
-static void dismantle(struct stream *s)
+static void stream_dismantle(struct stream *s)
 {
 	struct rdma_stream *r = s->rdma;
 
@@ -372,7 +362,7 @@ static void dismantle(struct stream *s)
 
 static void rdma_end(struct stream *s)
 {
-	dismantle(s);
+	stream_dismantle(s);
 	s->group->rdma->streams--;
 }
 
@@ -466,7 +456,7 @@ int stream_rdma_open(struct stream *s, const struct stream_open *open)
 	return 0;
 
 dismantle:
-	dismantle(s);
+	stream_dismantle(s);
 reject:
 	if (request)
 		fabric_reject(request, NULL, 0);

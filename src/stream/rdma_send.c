@@ -16,7 +16,7 @@ struct chain {
 	bool lends; /* pieces */
 };
 
-/* The requests stay as they are: add() writes each that is used. */
+/* The requests stay as they are: chain_add() writes each that is used. */
 static void chain_begin(struct chain *chain, unsigned most)
 {
 	chain->count = 0;
@@ -25,17 +25,11 @@ static void chain_begin(struct chain *chain, unsigned most)
 	chain->lends = false;
 }
 
-static const struct fabric_sge *last_of(const struct chain *chain)
+/* Whether memory there goes on where the last ended. */
+static bool chain_follows(const struct chain *chain, const void *at, const struct fabric_region *region)
 {
 	const struct fabric_wr *wr = chain->count ? &chain->wr[chain->count - 1] : NULL;
-
-	return wr ? &wr->sge[wr->sge_count - 1] : NULL;
-}
-
-/* Whether memory there goes on where the last ended. */
-static bool follows(const struct chain *chain, const void *at, const struct fabric_region *region)
-{
-	const struct fabric_sge *last = last_of(chain);
+	const struct fabric_sge *last = wr ? &wr->sge[wr->sge_count - 1] : NULL;
 
 	return last && last->region == region && (const char *)last->addr + last->len == at;
 }
@@ -46,12 +40,12 @@ static bool has_place(const struct chain *chain)
 	return chain->count < chain->most || (chain->count && chain->wr[chain->count - 1].sge_count < FABRIC_MAX_SGE);
 }
 
-static void add(struct chain *chain, const struct rdma_stream *r, const void *at, uint32_t len,
-		const struct fabric_region *region)
+static void chain_add(struct chain *chain, const struct rdma_stream *r, const void *at, uint32_t len,
+		      const struct fabric_region *region)
 {
 	struct fabric_wr *wr = chain->count ? &chain->wr[chain->count - 1] : NULL;
 
-	if (follows(chain, at, region)) {
+	if (chain_follows(chain, at, region)) {
 		wr->sge[wr->sge_count - 1].len += len;
 	} else {
 		if (!wr || wr->sge_count == FABRIC_MAX_SGE) {
@@ -74,10 +68,10 @@ static uint32_t add_copy(struct stream *s, struct chain *chain, const char *at, 
 	char *to = rdma_stage(s) + begin;
 
 	len = MIN(len, MIN(room, RDMA_STAGE - begin));
-	if (!len || (!has_place(chain) && !follows(chain, to, r->buffer->region)))
+	if (!len || (!has_place(chain) && !chain_follows(chain, to, r->buffer->region)))
 		return 0;
 	memcpy(to, at, len);
-	add(chain, r, to, len, r->buffer->region);
+	chain_add(chain, r, to, len, r->buffer->region);
 	r->out.staged += len;
 	return len;
 }
@@ -86,9 +80,9 @@ static uint32_t add_pinned(struct stream *s, struct chain *chain, const char *at
 {
 	struct rdma_stream *r = s->rdma;
 
-	if (!has_place(chain) && !follows(chain, at, r->values))
+	if (!has_place(chain) && !chain_follows(chain, at, r->values))
 		return 0;
-	add(chain, r, at, len, r->values);
+	chain_add(chain, r, at, len, r->values);
 	chain->lends = true;
 	return len;
 }
@@ -101,7 +95,7 @@ struct place {
 	uint64_t pinned;
 };
 
-static void fill(struct stream *s, struct chain *chain, struct place *at)
+static void chain_fill(struct stream *s, struct chain *chain, struct place *at)
 {
 	const struct rdma_stream *r = s->rdma;
 	uint32_t room = r->out.len - r->out.used;
@@ -204,7 +198,7 @@ ssize_t stream_rdma_send(struct stream *s, const struct iovec *iov, unsigned cou
 		int rc;
 
 		chain_begin(&chain, RDMA_DEPTH - RDMA_SPARE - under_way);
-		fill(s, &chain, &at);
+		chain_fill(s, &chain, &at);
 		if (!chain.bytes)
 			break;
 		rc = post_chain(s, &chain, staged);

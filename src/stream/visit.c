@@ -23,7 +23,7 @@ static bool may_read(const struct stream *s)
 	return !s->closing && has_room(s) && s->until <= s->group->now;
 }
 
-static ssize_t receive(struct stream *s, void *to, size_t len)
+static ssize_t receive_bytes(struct stream *s, void *to, size_t len)
 {
 	ssize_t n = s->transport->receive(s, to, len);
 
@@ -45,7 +45,7 @@ static ssize_t receive(struct stream *s, void *to, size_t len)
 }
 
 /* Keep what was not used, which is in the scratch buffer or in the stream's own. */
-static void keep(struct stream *s, const char *at, size_t len)
+static void keep_rest(struct stream *s, const char *at, size_t len)
 {
 	if (!len) {
 		if (s->in.at)
@@ -80,7 +80,7 @@ static size_t take_in(struct stream *s, const char *at, size_t len)
 }
 
 /* Hand bytes over until the owner uses no more of them. */
-static void deliver(struct stream *s, const char *at, size_t len)
+static void deliver_bytes(struct stream *s, const char *at, size_t len)
 {
 	do {
 		size_t n;
@@ -106,7 +106,7 @@ static void deliver(struct stream *s, const char *at, size_t len)
 			break;
 		s->ops->received(s);
 	} while (len);
-	keep(s, at, s->closing ? 0 : len);
+	keep_rest(s, at, s->closing ? 0 : len);
 }
 
 /* Room behind what is kept. */
@@ -136,28 +136,28 @@ static size_t read_some(struct stream *s)
 
 	if (s->in.left) {
 		room = s->in.to ? MIN(s->in.left, VISIT_BYTES) : MIN(s->in.left, sizeof(drop));
-		n = (size_t)receive(s, s->in.to ? s->in.to : drop, room);
+		n = (size_t)receive_bytes(s, s->in.to ? s->in.to : drop, room);
 		if (s->in.to)
 			s->in.to += n;
 		s->in.left -= n;
 		if (n && !s->in.left) {
 			s->ops->received(s);
 			if (s->in.len)
-				deliver(s, s->in.at, s->in.len);
+				deliver_bytes(s, s->in.at, s->in.len);
 		}
 	} else if (s->in.at) {
 		if (!grow_in(s))
 			return 0;
 		room = s->in.room - s->in.len;
-		n = (size_t)receive(s, s->in.at + s->in.len, room);
+		n = (size_t)receive_bytes(s, s->in.at + s->in.len, room);
 		s->in.len += n;
 		if (n)
-			deliver(s, s->in.at, s->in.len);
+			deliver_bytes(s, s->in.at, s->in.len);
 	} else {
 		room = sizeof(s->group->scratch);
-		n = (size_t)receive(s, s->group->scratch, room);
+		n = (size_t)receive_bytes(s, s->group->scratch, room);
 		if (n)
-			deliver(s, s->group->scratch, n);
+			deliver_bytes(s, s->group->scratch, n);
 	}
 	/* A stream that gave less has no more; its end is an event, if that has not come. */
 	if (n < room && !s->ended)
@@ -178,7 +178,7 @@ void stream_visit(struct stream *s)
 	if (rc < 0)
 		stream_broken(s, rc);
 	if (s->again && may_read(s))
-		deliver(s, s->in.at ? s->in.at : group->scratch, s->in.len);
+		deliver_bytes(s, s->in.at ? s->in.at : group->scratch, s->in.len);
 	while (s->readable && !s->again && may_read(s) && bytes < VISIT_BYTES) {
 		bytes += read_some(s);
 		if (s->readable && !stream_time_left(s))

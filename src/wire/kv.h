@@ -4,7 +4,9 @@
 
 #include "wire/record.h"
 
-#define WIRE_WRITTEN 2u /* flags: the value is in the landing buffer, not in the body */
+/* Flags: the value is in the landing buffer, not in the body. Of a GET_INTO, FETCH or FETCH_PIECES: it is to be,
+ * however short it is, as the client's processor cannot put it there; for servers whose accept has WIRE_DIRECT. */
+#define WIRE_WRITTEN 2u
 /* Flag 4 is reserved. */
 /* Where push_max was granted, flag of a record: behind its message comes the value of which the body begins with the
  * place or the length, by a push of the fabric. An end that is not ready drops it: a SET_FROM or PUT_FROM then reads
@@ -68,7 +70,10 @@
 	X(LEASE, 36, lease, "lease") \
 	/* nothing; or kinds, 8 bytes, prefix; arg: bytes that the reply may have. Reply: see below. \
 	 * For servers whose accept has WIRE_WATCHES. */ \
-	X(WATCH, 37, watch, "watch")
+	X(WATCH, 37, watch, "watch") \
+	/* epoch of the table that the client has, 0: none; offset, 8 bytes each. Reply: see below. For servers whose \
+	 * accept has WIRE_TABLES. */ \
+	X(TABLE, 38, table, "table")
 /* clang-format on */
 
 /* Times to live are in microseconds: in a request from its execution on, in a reply the rest. 0: does not expire. */
@@ -114,11 +119,19 @@ _Static_assert(sizeof(struct wire_meta) == 24, "wire layout");
 /* Body of an answer with WIRE_MOVED: another server of the cluster has the key's slot. Its address follows, which
  * wire_printable() is true of; nothing where no server has it. */
 struct wire_elsewhere {
-	uint64_t epoch; /* of the server's table */
+	uint64_t epoch; /* of the server's table; one less where the slot is its own by that, and not served yet */
 	uint16_t slot;
 	uint16_t reserved[3]; /* 0 */
 };
 _Static_assert(sizeof(struct wire_elsewhere) == 16, "wire layout");
+
+/* Head of the reply of TABLE; behind it the table's text from the offset on, as far as the message holds it, or nothing
+ * where the client has that epoch. WIRE_UNSUPPORTED: the server is of no cluster. */
+struct wire_table {
+	uint64_t epoch;  /* of the server's table: another one than in the reply before has to be read from the start */
+	uint64_t length; /* of the whole text */
+};
+_Static_assert(sizeof(struct wire_table) == 16, "wire layout");
 
 /* Body of an answer with WIRE_OVER_QUOTA. */
 struct wire_over_quota {

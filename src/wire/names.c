@@ -47,24 +47,24 @@ static const struct {
 	[WIRE_REASONS] = {"unknown", -ECONNREFUSED, false},
 };
 
-static unsigned known(unsigned reason)
+static unsigned known_reason(unsigned reason)
 {
 	return MIN(reason, (unsigned)WIRE_REASONS);
 }
 
 const char *wire_reason_name(unsigned reason)
 {
-	return reasons[known(reason)].name;
+	return reasons[known_reason(reason)].name;
 }
 
 int wire_reason_errno(unsigned reason)
 {
-	return reasons[known(reason)].error;
+	return reasons[known_reason(reason)].error;
 }
 
 bool wire_reason_final(unsigned reason)
 {
-	return reasons[known(reason)].final;
+	return reasons[known_reason(reason)].final;
 }
 
 static const struct {

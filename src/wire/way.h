@@ -23,6 +23,7 @@ struct wire_ways {
 	uint64_t named;       /* to the client: bytes of its memory that the request names; 0: none */
 	unsigned ranges;      /* pieces of the client's memory, of either direction; up to 1: it is in one */
 	bool fits;            /* WIRE_FETCH_FITS */
+	bool direct;          /* no processor may touch the client's memory: WIRE_WRITTEN of a request that reads */
 	bool moves;           /* the server's memory is registered: it may read and write the client's */
 };
 
@@ -34,6 +35,8 @@ struct wire_ways {
 /* The longest value that goes by message, however empty that is. */
 static inline uint64_t wire_message_max(enum wire_op op, const struct wire_ways *can)
 {
+	if (can->direct)
+		return 0;
 	switch ((int)op) {
 	case WIRE_OP_GET:
 		return can->push_max >= WIRE_INLINE_MAX ? WIRE_PUSH_OVER : WIRE_INLINE_MAX;
@@ -59,7 +62,7 @@ static inline enum wire_way wire_way(enum wire_op op, uint64_t size, const struc
 {
 	if (size <= wire_message_max(op, can))
 		return WIRE_WAY_MESSAGE;
-	if (size <= can->push_max)
+	if (size <= can->push_max && !can->direct)
 		return WIRE_WAY_PUSHED;
 	if (!can->moves || (wire_op_reads(op) && size > can->named))
 		return WIRE_WAY_NONE;

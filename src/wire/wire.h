@@ -90,6 +90,8 @@ enum wire_service {
 
 #define WIRE_LEASES 2u   /* an accept's, of kv: there is the operation LEASE */
 #define WIRE_WATCHES 32u /* likewise: WATCH */
+#define WIRE_TABLES 64u  /* likewise: TABLE */
+#define WIRE_DIRECT 128u /* likewise: values are written to the client's memory only, where a request wants that */
 #define WIRE_FACTS 64u   /* an accept's, of ping: there is the operation FACTS */
 
 #define WIRE_REQUEST_SIZE 56
@@ -113,7 +115,7 @@ struct wire_request {            /* offset, size */
 struct wire_accept {
 	                         /*  0 4 magic */
 	uint16_t version;        /*  4 2 */
-	uint8_t flags;           /*  6 1 WIRE_ANSWERS, WIRE_ENCRYPT, WIRE_LEASES, WIRE_WATCHES, WIRE_FACTS */
+	uint8_t flags;           /*  6 1 WIRE_ANSWERS, WIRE_ENCRYPT, WIRE_LEASES, WIRE_WATCHES ... */
 	uint8_t service;         /*  7 1 */
 	uint32_t message_size;   /*  8 4 granted, at most what was asked for */
 	uint16_t credits;        /* 12 2 messages that the server can take */

@@ -174,6 +174,13 @@ START_TEST(test_faults)
 	refused(TWO "shard a a 1-2-3", "table:6: \"1-2-3\" is no range");
 	refused(TWO "shard a a 0-9\nshard b b 9-16383", "table:7: slot 9 is of node a already");
 	refused(TWO "absent 0-9\nshard b b 9-16383", "table:7: slot 9 is absent already");
+	refused(TWO "shard a a 0-9 from", "table:6: the node's name is missing");
+	refused(TWO "shard a a 0-9 from b", "table:6: a range of slots is missing");
+	refused(TWO "shard a a 0-9 from c 1", "table:6: no line before this one has a node c");
+	refused(TWO "shard a a 0-9 from a 1", "table:6: node a has no slots from itself");
+	refused(TWO "shard a a 0-9 from b 9-10", "table:6: slot 10 is not in the line's ranges before from");
+	refused(TWO "shard a a from b 9", "table:6: slot 9 is not in the line's ranges before from");
+	refused(TWO "shard a a 0-9 from b 1 from b 1", "table:6: slot 1 is from node b already");
 	refused(TWO "shard a a 0-9 12-16383", "table: slots 10-11 are of no shard");
 	refused(TWO "shard a a 0-16383\nchecksum 12", "table:7: \"12\" is no checksum");
 	refused(TWO "shard a a 0-16383\nchecksum 0123456789abcdef", "table: the checksum is not the table's");
@@ -384,6 +391,124 @@ START_TEST(test_plan_long)
 }
 END_TEST
 
+/*
+ * Tables by which nodes hand slots over
+ */
+static void no_error(const char *lines)
+{
+	ck_assert_msg(parse(lines) == 0, "%s", log_last());
+}
+
+START_TEST(test_hand_over)
+{
+	static const char told[] = "shard b b 100-8191 8193-16383 from a 8193-16383\nabsent 8192 from a 8192\n";
+	bool none[CLUSTER_NODES] = {false}, first[CLUSTER_NODES] = {true};
+
+	no_error(TWO "shard a a 0-99 8192-16383\nshard b b 100-8191");
+	again = table;
+	again.epoch++;
+	for (unsigned slot = 8192; slot < CLUSTER_SLOTS; slot++)
+		again.owner[slot] = slot == 8192 ? CLUSTER_ABSENT : 1;
+	ck_assert_int_eq(cluster_hand_over(&table, none, none, &again), 0);
+	ck_assert_int_gt(cluster_print(&again, text), 0);
+	ck_assert_msg(strstr(text, told), "%s", text);
+	ck_assert_int_eq(cluster_parse("table", text, strlen(text), &table), 0);
+	ck_assert_mem_eq(&table, &again, sizeof(table));
+
+	/* What was not let go of stays so, and goes nowhere else. */
+	again.epoch++;
+	ck_assert_int_eq(cluster_hand_over(&table, none, none, &again), 0);
+	ck_assert_mem_eq(table.from, again.from, sizeof(table.from));
+	again.owner[9000] = 0;
+	ck_assert_int_eq(cluster_hand_over(&table, none, none, &again), -EBUSY);
+	ck_assert(strstr(log_last(), "slot 9000 goes on from node b, and node a has not let go of it"));
+	ck_assert_int_eq(cluster_hand_over(&table, first, none, &again), 0);
+	ck_assert_uint_eq(again.from[9000], 2);
+	ck_assert_uint_eq(again.from[9001], 0);
+
+	/* One that is out for as long as the table needs has to say nothing. */
+	no_error(TWO "shard a a 0-8191\nshard b b 8192-16383");
+	again = table;
+	again.epoch++;
+	again.owner[0] = 1;
+	again.owner[9000] = 0;
+	ck_assert_int_eq(cluster_hand_over(&table, none, first, &again), 0);
+	ck_assert_uint_eq(again.from[0], 0);
+	ck_assert_uint_eq(again.from[9000], 2);
+
+	/* One that loses its slots has to be there to say so. */
+	no_error("rdmad-cluster 1\nname kv\nepoch 8\nnode b 10.0.0.2\nshard b b 0-16383");
+	again = table;
+	no_error(TWO "shard a a 0-8191\nshard b b 8192-16383");
+	ck_assert_int_eq(cluster_hand_over(&table, none, none, &again), 0);
+	ck_assert_uint_eq(again.count, 2);
+	ck_assert_str_eq(again.node[1].name, "a");
+	ck_assert_uint_eq(again.from[8191], 2);
+	ck_assert_uint_eq(again.from[8192], 0);
+	again.epoch = 7;
+	ck_assert_int_eq(cluster_hand_over(&table, none, none, &again), -EINVAL);
+	again.epoch = 8;
+	strcpy(again.name, "other");
+	ck_assert_int_eq(cluster_hand_over(&table, none, none, &again), -EINVAL);
+}
+END_TEST
+
+START_TEST(test_spread)
+{
+	bool gone[CLUSTER_NODES] = {[1] = true}, lives[CLUSTER_NODES] = {[0] = true, [2] = true};
+	unsigned counts[CLUSTER_NODES];
+
+	no_error(BEGIN "node a h1\nnode b h2\nnode c h3\nnode d h4\n"
+		       "shard a a 0-999\nshard b b 1000-3999\nshard c c 4000-5999\nshard d d 6000-16382\nabsent 16383");
+	ck_assert_int_eq(cluster_spread(&table, gone, lives, &again), 0);
+	ck_assert_uint_eq(again.epoch, table.epoch + 1);
+	ck_assert_uint_eq(again.count, 4);
+	cluster_count(&again, counts);
+	ck_assert_uint_eq(counts[0], 3000);
+	ck_assert_uint_eq(counts[1], 0);
+	ck_assert_uint_eq(counts[2], 3000);
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		ck_assert(table.owner[slot] == 1 || again.owner[slot] == table.owner[slot]);
+	lives[0] = lives[2] = false;
+	ck_assert_int_eq(cluster_spread(&table, gone, lives, &again), -ESRCH);
+}
+END_TEST
+
+/* A node's value, whatever is in it. */
+START_TEST(test_entry)
+{
+	static const char *const none[] = {"",
+					   "rdmad-member",
+					   "rdmad-member 1",
+					   "rdmad-member 1 ",
+					   "rdmad-member 2 boot a place b",
+					   "rdmad-member 1 boot a",
+					   "rdmad-member 1 boot a place",
+					   "rdmad-member 1 boot a place b count",
+					   "rdmad-member 1 boot a place b count -1",
+					   "rdmad-member 1 boot a place b epoch 9223372036854775808",
+					   "rdmad-member 1 boot a place b in",
+					   "rdmad-member 1 boot a/ place b",
+					   "rdmad-member 1 boot 0123456789012345678901234567890123 place b"};
+	struct cluster_entry entry = {"a", 5, "b1", "-", 7, 8, true, true}, other = {"a", 5};
+	char value[CLUSTER_VALUE_MAX];
+
+	cluster_entry_print(&entry, value);
+	ck_assert_str_eq(value, "rdmad-member 1 boot b1 place - count 7 epoch 8 lasting out");
+	ck_assert_int_eq(cluster_entry_parse(value, strlen(value), &other), 0);
+	ck_assert_mem_eq(&entry, &other, sizeof(entry));
+	for (size_t i = 0; i < ARRAY_SIZE(none); i++) {
+		ck_assert_msg(cluster_entry_parse(none[i], strlen(none[i]), &entry) == -EINVAL, "%s", none[i]);
+		ck_assert(!*entry.boot && !entry.out && entry.revision == 5);
+	}
+	ck_assert_int_eq(cluster_entry_parse("rdmad-member 1\0boot a place b", 30, &entry), -EINVAL);
+	ck_assert(!cluster_entry_settled(NULL, 1) && !cluster_entry_settled(&entry, 0));
+	ck_assert(cluster_entry_settled(&other, 9));
+	other.out = false;
+	ck_assert(cluster_entry_settled(&other, 8) && !cluster_entry_settled(&other, 9));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("cluster");
@@ -395,6 +520,9 @@ int main(void)
 	tcase_add_test(c, test_addresses);
 	tcase_add_test(c, test_faults);
 	tcase_add_test(c, test_bounds);
+	tcase_add_test(c, test_hand_over);
+	tcase_add_test(c, test_spread);
+	tcase_add_test(c, test_entry);
 	tcase_add_test(c, test_plan_growth);
 	tcase_add_test(c, test_plan_full);
 	tcase_add_test(c, test_plan_random);

@@ -4,61 +4,8 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need jq python3
-python=python3
-python3 -c 'import redis' 2>/dev/null || [[ ! -x /usr/bin/python3 ]] || python=/usr/bin/python3
-
-nodes=(a b c)
-mapfile -t ports < <(python3 -c '
-import socket
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(9)]
-print(*(s.getsockname()[1] for s in held), sep="\n")')
-
-# settings NODE NUMBER TABLE [LINE...]
-settings() {
-	local node=$1 number=$2 table=$3
-	shift 3
-	cat >"$dir/$node.conf" <<-CONF
-		listen = ["tcp://127.0.0.1:${ports[number]}"];
-		unix_socket = "$dir/$node.rdmad";
-		control = { socket = "$dir/$node.sock"; };
-		workers = 1;
-		kv = { memory = "32M"; };
-		resp = { listen = ["127.0.0.1:${ports[number + 3]}"]; scripts = true; };
-		memcached = { listen = ["127.0.0.1:${ports[number + 6]}"]; };
-		cluster = { table = "$table"; node = "$node"; };
-	CONF
-	printf '%s\n' "$@" >>"$dir/$node.conf"
-}
-
-# start TABLE: all of them, as $pid.
-start() {
-	local i node
-	pids=()
-	for i in 0 1 2; do
-		node=${nodes[i]}
-		settings "$node" "$i" "$1"
-		"$rdmad" -c "$dir/$node.conf" >"$dir/$node.log" 2>&1 &
-		pids+=($!)
-		clients+=($!)
-	done
-	for i in 0 1 2; do
-		settled() { "$rdmactl" --control "$dir/${nodes[i]}.sock" status >/dev/null 2>&1 || ended "${pids[i]}"; }
-		wait_for "the start of ${nodes[i]}" settled
-		ended "${pids[i]}" && { cat "$dir/${nodes[i]}.log" >&2; give_up "${nodes[i]} does not start"; }
-	done
-}
-
-stop() {
-	kill -TERM "${pids[@]}"
-	wait "${pids[@]}"
-	for node in "${nodes[@]}"; do
-		grep -E 'ERROR|Sanitizer' "$dir/$node.log" && fail "$node's log"
-	done
-}
-
-specs=()
-for i in 0 1 2; do specs+=("${nodes[i]}=127.0.0.1:${ports[i]},resp=127.0.0.1:${ports[i + 3]}"); done
-"$rdmactl" cluster make --name test "${specs[@]}" >"$dir/table" || give_up "no table"
+# shellcheck source=tests/cluster/servers.sh
+. "$(dirname "$0")/servers.sh"
 
 # Settings that make no cluster.
 settings d 0 "$dir/table"
@@ -75,7 +22,7 @@ ends 78 'cluster.table and cluster.node: set both' "$rdmad" -t -c "$dir/a.conf"
 
 start "$dir/table"
 "$rdmactl" --control "$dir/b.sock" --json status | jq -c .cluster >"$dir/out"
-[[ $(<"$dir/out") == '{"name":"test","node":"b","epoch":1,"nodes":3,"slots":5461}' ]] || fail "the cluster in status"
+[[ $(<"$dir/out") == '{"name":"test","node":"b","epoch":1,"nodes":3,"slots":5461,"sweeping_slots":0,"waiting_slots":0,"settled":1}' ]] || fail "the cluster in status"
 
 # By librdmad: each key at each node. Large values, too: the connection goes on behind a refusal.
 head -c 100000 /dev/urandom >"$dir/large"

@@ -445,7 +445,8 @@ START_TEST(sample_is_true)
 	/* these have no default, or one that depends on the user */
 	for (char *word = strtok(changed, " "); word; word = strtok(NULL, " "))
 		ck_assert_msg(strstr("unix_socket! device! pid_file! control.socket! gpu.kernels! gpu.program! "
-				     "cluster.table! cluster.node! log.directory! resp.listen! resp.unix_socket! "
+				     "cluster.table! cluster.node! cluster.state! log.directory! resp.listen! "
+				     "resp.unix_socket! "
 				     "resp.notify! resp.rdma! "
 				     "memcached.listen! "
 				     "memcached.unix_socket! metrics.listen! auth.keys auth.clients",

@@ -145,6 +145,10 @@ test_machine() {
 		ends 69 "there is nothing to listen on" "$rdmad" -t -c "$dir/rdmad.conf"
 		configure 'require_rdma = true;'
 		ends 69 "RDMA is required and missing" "$rdmad" -t -c "$dir/rdmad.conf"
+		# A device is waited for, where it can come.
+		configure 'transports = ["rdma"];'
+		ends 0 "nothing listens there until a device has this address (RD-5010)" "$rdmad" -t -c "$dir/rdmad.conf" -l rdma://192.0.2.1
+		ends 69 "cannot listen on rdma 127.0.0.1: no RDMA" "$rdmad" -t -c "$dir/rdmad.conf" -l rdma://127.0.0.1
 	fi
 	test_machine_others
 	test_machine_says_all
@@ -609,6 +613,13 @@ test_limits() {
 		ends 69 "RDMA is required and missing" "$rdmad" -c "$dir/rdmad.conf"
 		configure
 		ends 69 "cannot listen on rdma" "$rdmad" -c "$dir/rdmad.conf" -l rdma://127.0.0.1
+		listen=(rdma://192.0.2.1:7471) configure
+		start_daemon
+		grep -q "rdma 192.0.2.1:7471: no RDMA device has this address, and nothing listens there .*RD-5010" "$dir/log" ||
+			fail "nothing is said of an address that no device has: $(cat "$dir/log")"
+		control status | jq -e '.missing[] | select(.transport == "rdma")' >/dev/null || fail "status does not say that RDMA is missing"
+		server=unix://$dir/rdmad.sock expect 0 ping --count 1
+		stop_daemon
 	fi
 	configure
 	ends 71 "no address of this machine" "$rdmad" -c "$dir/rdmad.conf" -l 192.0.2.1

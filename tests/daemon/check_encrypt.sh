@@ -128,6 +128,25 @@ test_secrecy() {
 	done
 }
 
+# Values of memory that no processor of the client may touch; the kernel encrypts what is read where the dmabuf is mapped.
+test_device() {
+	again require
+	far env PYTHONPATH="$srcdir/python" python3 - "$server" <<-'END' || fail "memory of a device"
+		import os, sys, rdmad
+		descriptor = os.memfd_create("device")
+		os.ftruncate(descriptor, 1 << 20)
+		with rdmad.Store(sys.argv[1], require_encryption=True) as store, store.register_dmabuf(descriptor, 1 << 20) as device:
+		    assert store.transport == "tls", store.transport
+		    for length in 1, 64, 4096, 4097, 500000:
+		        value = os.urandom(length)
+		        os.pwrite(descriptor, value, 0)
+		        store.set("device", (device.address, length))
+		        assert store["device"] == value
+		        assert store.get_into("device", (device.address + 4096, length)) == length
+		        assert os.pread(descriptor, length, 4096) == value
+	END
+}
+
 # Which client comes in, and what each is told.
 test_refusals() {
 	again no
@@ -239,7 +258,7 @@ if [[ $has_tls != 0 ]]; then
 fi
 [[ $(id -u) == 0 ]] || { echo "$test_name: not root: no network namespace, and no RDMA (scripts/guest)"; exit 77; }
 network
-for part in ${PARTS-secrecy refusals traffic changes programs}; do
+for part in ${PARTS-secrecy device refusals traffic changes programs}; do
 	"test_$part"
 done
 conclude

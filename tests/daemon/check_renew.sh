@@ -1,7 +1,7 @@
 #!/bin/bash
 # The RDMA device of a daemon: its link goes down, and in the midst of requests its address goes or it is taken away; all that comes
-# back. The daemon goes on, by TCP meanwhile, gives back all of the device, and listens on it again. In the guest. The name of a
-# case after the command: only that one.
+# back. The daemon goes on, by TCP meanwhile, gives back all of the device, and listens on it again. A device, a link or an address
+# that is not there at the start is taken when it comes. In the guest. The name of a case after the command: only that one.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need jq
@@ -147,8 +147,105 @@ try_address() {
 	stop_daemon
 }
 
+take_away() {
+	rdma link delete rxe0 >/dev/null 2>&1 &
+	wait_for "the end of the removal" ended $!
+}
+
+begin_late() {
+	local listen=("rdma://$RDMAD_GUEST_ADDR:7471" tcp://127.0.0.1:0)
+	begin "$@"
+	rdma=rdma://$RDMAD_GUEST_ADDR:7471
+	misses_all || fail "status does not say what is missing"
+	available 0 || fail "metrics say that there is RDMA"
+}
+misses_all() { ! listens && control status | jq -e '.missing[] | select(.transport == "rdma")' >/dev/null; }
+
+comes() {
+	wait_for "RDMA in status" listens
+	available 1 || fail "metrics say that there is no RDMA"
+	control status | jq -e '.missing == []' >/dev/null || fail "something is missing still: $(control status | jq -c .missing)"
+	serves "$rdma"
+}
+
+# What was stored before is there by RDMA, too; then the device goes and comes as one that was there at the start.
+try_late() {
+	take_away
+	begin_late
+	logged RD-5010
+	server=$tcp
+	expect 0 kv set --file "$dir/value" before
+	put_back
+	comes
+	logged "it came after the start"
+	server=$rdma
+	expect 0 kv get before && same "$dir/value"
+	server=''
+	come
+	rdma link delete rxe0 >/dev/null 2>&1 &
+	remover=$!
+	went
+	wait_for "the end of the removal" ended "$remover"
+	wait_for "the loss in status" misses
+	serves "$tcp"
+	put_back
+	comes
+	logged "listening on rdma ${rdma#rdma://} again"
+	stop_daemon
+}
+
+# The device is there, and has no link, or the address is on another machine's interface still.
+try_late_link() {
+	ip link set "$interface" down
+	begin_late
+	ip link set "$interface" up
+	comes
+	stop_daemon
+	ip addr del "$RDMAD_GUEST_ADDR/24" dev "$interface"
+	begin_late
+	ip addr add "$RDMAD_GUEST_ADDR/24" dev "$interface"
+	comes
+	stop_daemon
+}
+
+# Beside one that serves meanwhile.
+try_late_second() {
+	local listen=(0.0.0.0:7471) round
+	begin
+	rdma=rdma://$RDMAD_GUEST_ADDR tcp=tcp://$RDMAD_GUEST_ADDR
+	come
+	clients+=("$beside")
+	ip link add late type dummy && ip addr add 10.99.7.1/24 dev late && ip link set late up
+	rdma link add rxe7 type rxe netdev late
+	chmod 666 /dev/infiniband/uverbs*
+	logged "device rxe7 is there"
+	wait_for "RDMA by the second device" answers rdma://10.99.7.1
+	serves rdma://10.99.7.1
+	for round in "${clients[@]}"; do
+		ended "$round" && fail "a client of the first device ended: $(tail -n 3 "$dir"/out-*)"
+		kill "$round" && wait "$round" 2>/dev/null
+	done
+	serves "$rdma"
+	stop_daemon
+	rdma link delete rxe7 && ip link delete late
+}
+
+# Where it is required nothing starts without.
+try_required() {
+	local listen=("rdma://$RDMAD_GUEST_ADDR:7471")
+	take_away
+	configure 'require_rdma = true;'
+	timeout 60 "$rdmad" -c "$dir/rdmad.conf" >"$dir/log" 2>&1
+	[[ $? == 69 ]] || fail "without the device that is required, the exit status is not 69"
+	grep -q RD-5003 "$dir/log" || fail "no RD-5003: $(cat "$dir/log")"
+	put_back
+	begin 'require_rdma = true;'
+	serves "$rdma"
+	stop_daemon
+}
+
 case ${1-} in
-'') cases=(link address quiet removal) ;;
+'') cases=(link late_link late_second late required address quiet removal) ;;
 *) cases=("$@") ;;
 esac
 for case in "${cases[@]}"; do

@@ -181,7 +181,9 @@ START_TEST(test_nothing_is_found)
 
 	fabric_limits(&fabric, &limits);
 	ck_assert(!limits.max_send_depth && !limits.windows);
-	ck_assert_str_eq(fabric_devices(&fabric), "");
+	ck_assert_str_eq(fabric_devices(&fabric, text, sizeof(text)), "");
+	ck_assert(fabric_hold_devices(&fabric));
+	fabric_release_devices(&fabric);
 	ck_assert(!fabric_has(&fabric, &fabric_transports[0]));
 	ck_assert_uint_eq(fabric_listener_port(&listener), 0);
 	ck_assert_str_ne(fabric_request_peer(&request, text, sizeof(text)), "");

@@ -58,13 +58,14 @@ START_TEST(open_tells_what_it_is)
 {
 	struct fabric_limits limits;
 	struct fabric *fabric;
+	char text[64];
 
 	ck_assert_int_eq(fabric_open("pigeon", NULL, &fabric), -EINVAL);
 	ck_assert_int_eq(fabric_open(target.provider, &(struct fabric_config){0}, &fabric), 0);
 	for (unsigned i = 0; i < FABRIC_TRANSPORTS; i++)
 		ck_assert_int_eq(fabric_has(fabric, &fabric_transports[i]),
 				 strcmp(fabric_transport_provider(&fabric_transports[i]), target.provider) == 0);
-	ck_assert_uint_gt(strlen(fabric_devices(fabric)), 0);
+	ck_assert_uint_gt(strlen(fabric_devices(fabric, text, sizeof(text))), 0);
 	fabric_limits(fabric, &limits);
 	ck_assert_uint_ge(limits.max_send_depth, 64);
 	ck_assert_uint_ge(limits.max_recv_depth, 64);

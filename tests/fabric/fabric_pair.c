@@ -394,6 +394,8 @@ const char *event_name(enum fabric_event_type type)
 		return "disconnected";
 	case FABRIC_REMOVED:
 		return "removed";
+	case FABRIC_WIDENED:
+		return "widened";
 	}
 	return "an event that does not exist";
 }

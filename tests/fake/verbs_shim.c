@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #undef ibv_reg_mr
@@ -183,6 +184,29 @@ SHIM_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_
 SHIM_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	return ibv_reg_mr_iova2(pd, addr, length, (uintptr_t)addr, (unsigned)access);
+}
+
+/* The pages stay pinned, also when they are not mapped any more. The kernel pins no shared ones that it may only read. */
+static struct ibv_mr *reg_mapped(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+{
+	size_t before = offset % 4096;
+	char *map = mmap(NULL, before + length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(offset - before));
+	struct ibv_mr *mr;
+
+	if (map == MAP_FAILED) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	mr = ibv_reg_mr_iova2(pd, map + before, length, iova, (unsigned)access);
+	munmap(map, before + length);
+	return mr;
+}
+
+SHIM_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+					     int access)
+{
+	return shim_on(SHAPE_dmabuf) ? reg_mapped(pd, offset, length, iova, fd, access)
+				     : SHIM_NEXT(ibv_reg_dmabuf_mr)(pd, offset, length, iova, fd, access);
 }
 
 SHIM_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)

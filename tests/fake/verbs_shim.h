@@ -22,6 +22,7 @@
 	ROW(last_wqe, "a queue pair of shared receives that is put into error brings QP_LAST_WQE_REACHED")             \
 	ROW(no_srq, "no shared receive queues")                                                                        \
 	ROW(no_rc, "no reliable connections")                                                                          \
+	ROW(dmabuf, "dmabufs can be registered, if they can be mapped")                                                \
 	ROW(no_windows, "no memory windows")                                                                           \
 	ROW(no_atomics, "no atomic operations")                                                                        \
 	ROW(no_write_imm, "no write with immediate")                                                                   \

@@ -109,7 +109,8 @@ static void use(void *kv)
 	static const struct iovec pieces[] = {{space, 100}, {space + 100, 9000}, {space + 10000, 5}};
 	unsigned accepted = 0;
 	struct kv_event events[8];
-	uint64_t cursor = 0;
+	uint64_t cursor = 0, epoch = 0;
+	char *table;
 
 	called = 0;
 	kv_watch(kv, "k", 1, KV_EVENT_ALL);
@@ -128,6 +129,8 @@ static void use(void *kv)
 	accepted += kv_submit_putv(kv, "key", 3, pieces, 3, NULL, result_done, NULL) == 0;
 	accepted += kv_submit_fetchv(kv, "key", 3, NULL, pieces, 3, result_done, NULL) == 0;
 	kv_scan(kv, &cursor, NULL, 0, 0, key_done, NULL);
+	if (kv_cluster_table(kv, &epoch, &table) == 0)
+		kv_release(table);
 	kv_wait(kv);
 	for (int64_t n; (n = kv_events(kv, events, 8, 0)) > 0;)
 		for (int64_t i = 0; i < n; i++)

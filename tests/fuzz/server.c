@@ -136,7 +136,7 @@ size_t fuzz_accept(uint8_t *out, unsigned credits)
 	struct wire_accept accept = {
 		.version = WIRE_VERSION,
 		.service = WIRE_KV,
-		.flags = WIRE_WATCHES,
+		.flags = WIRE_WATCHES | WIRE_TABLES,
 		.credits = (uint16_t)credits,
 		.message_size = 8192,
 		.eager_max = WIRE_EAGER_MAX,

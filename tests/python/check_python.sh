@@ -8,7 +8,7 @@ need python3
 "$python" -c 'import pytest, hypothesis, numpy' 2>/dev/null ||
 	{ echo "$test_name: pytest, hypothesis or numpy is missing: scripts/packages --install"; exit 77; }
 
-export PYTHONPATH=$srcdir/python RDMAD_TEST_DAEMON=$rdmad
+export PYTHONPATH=$srcdir/python RDMAD_TEST_DAEMON=$rdmad RDMAD_TEST_CUDA=$builddir/tests/fake/.libs/libcuda.so.1
 CC=$cc "$python" "$srcdir/scripts/python-declarations" "$srcdir" || fail "the declarations"
 if "$python" -c 'import mypy' 2>/dev/null; then
 	(cd "$srcdir/python" && "$python" -m mypy --cache-dir="$dir/mypy" rdmad) >"$dir/out" 2>&1 || fail "mypy: $(cat "$dir/out")"
@@ -46,7 +46,7 @@ pytest_at() {
 
 keep_special
 for server in "${servers[@]}"; do
-	pytest_at "$server" test_store.py test_aio.py test_watch.py test_channel.py test_caches.py test_lmcache.py
+	pytest_at "$server" test_store.py test_aio.py test_watch.py test_channel.py test_device.py test_caches.py test_lmcache.py
 done
 server=''
 

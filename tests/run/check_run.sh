@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../lib.sh"
 : "${rdmarun:=$builddir/rdmarun}"
 export dir
-unset SLURM_JOB_NODELIST SLURM_TASKS_PER_NODE PBS_NODEFILE
+unset SLURM_JOB_NODELIST SLURM_TASKS_PER_NODE PBS_NODEFILE RANK WORLD_SIZE "${!OMPI_@}" "${!PMI_@}" "${!SLURM_@}"
 away=(--rsh "$dir/shell")
 
 # A remote shell to this machine: the words behind the host are the command.
@@ -375,7 +375,9 @@ export SLURM_JOB_NODELIST='node[01-03,07],gpu1,r[1-2]n[9-10]-x'
 hosts_are 'gpu1:1 node01:1 node02:1 node03:1 node07:1 r1n10-x:1 r1n9-x:1 r2n10-x:1 r2n9-x:1'
 SLURM_TASKS_PER_NODE='2(x3),1,4,1(x4)' hosts_are 'gpu1:4 node01:2 node02:2 node03:2 node07:1 r1n10-x:1 r1n9-x:1 r2n10-x:1 r2n9-x:1'
 SLURM_TASKS_PER_NODE=2 hosts_are 'node01:2 node02:1' -n 3
+complains "this is a job of Slurm: 'srun PROGRAM' starts its ranks without"
 hosts_are 'a:1' -H a
+grep -q Slurm "$dir/err" && fail "hosts that are named are none of Slurm's"
 hosts_are '' -H localhost
 SLURM_TASKS_PER_NODE=x bad_hosts 'SLURM_TASKS_PER_NODE: "x" is no list'
 for nodes in 'a[1-' 'a[x]' 'a[2-1]' 'a[1-99999999999]' '-a' 'a,,b' 'a[]' 'a[1-2' 'a[1-3][1-9999][1-9999]' "$(printf 'x%.0s' {1..300})"; do
@@ -386,6 +388,17 @@ unset SLURM_JOB_NODELIST
 printf 'a\na\nb\n' >"$dir/nodes"
 PBS_NODEFILE=$dir/nodes hosts_are 'a:2 b:1'
 PBS_NODEFILE=/none/such bad_hosts 'cannot read the hosts in /none/such'
+# Several of rdmarun, which another launcher has started.
+for launcher in 'mpirun OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE' 'mpiexec PMI_RANK PMI_SIZE' 'srun SLURM_PROCID SLURM_STEP_NUM_TASKS'; do
+	read -r name rank size <<<"$launcher"
+	env "$rank=0" "$size=2" "$rdmarun" --meeting none -n 1 true >"$dir/out" 2>"$dir/err" </dev/null || fail "beside $name: exit status $?"
+	complains "$name has started 2 of rdmarun, and each starts a run of its own; '$name PROGRAM' starts"
+	for other in "$rank=1 $size=2" "$rank=0 $size=1" "$rank=0" "$size=2" "$rank=0 $size=x"; do
+		# shellcheck disable=SC2086 # several variables
+		env $other "$rdmarun" --meeting none -n 1 true >"$dir/out" 2>"$dir/err" </dev/null || fail "beside $name: exit status $?"
+		[[ ! -s $dir/err ]] || fail "complains of $other"
+	done
+done
 # A second signal ends a remote shell at which nobody reads it.
 rm -f "$dir/here"
 env --default-signal=INT "$rdmarun" -v --meeting none -H silent,localhost "${away[@]}" --grace 240s sh -c 'trap "" INT; : >"$dir/here"; while :; do sleep 1; done' \

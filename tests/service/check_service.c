@@ -523,6 +523,8 @@ START_TEST(test_kv_bad_requests)
 		{WIRE_OP_FLUSH, 7, "a flush without cursor"},
 		{WIRE_OP_FLUSH, 9, "a flush with more than a cursor"},
 		{WIRE_OP_INFO, 1, "an info of something"},
+		{WIRE_OP_TABLE, 15, "a table without an offset"},
+		{WIRE_OP_TABLE, 17, "a table with more than an offset"},
 	};
 
 	connect_kv();

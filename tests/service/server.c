@@ -84,6 +84,9 @@ void services_open(struct services *services, const struct services_options *opt
 		.recover = options->log.recover,
 		.save_at_exit = options->log.save_at_exit,
 		.files = options->log.files,
+		.cluster_table = (char *)(uintptr_t)options->cluster_table,
+		.cluster_node = (char *)(uintptr_t)options->cluster_node,
+		.cluster_state = (char *)(uintptr_t)options->cluster_state,
 	};
 	struct channel_settings channel;
 	struct meeting_settings peer;
@@ -274,13 +277,18 @@ static void bind_inet(const char *host)
 	server.bound_len = sizeof(*in);
 }
 
-static void bind_unix(void)
+static void bind_unix(const char *path)
 {
 	struct sockaddr_un *un = (struct sockaddr_un *)&server.bound;
 
-	strcpy(server.dir, "/tmp/check-XXXXXX");
-	REQUIRE(mkdtemp(server.dir));
-	snprintf(server.path, sizeof(server.path), "%s/socket", server.dir);
+	if (!path) {
+		strcpy(server.dir, "/tmp/check-XXXXXX");
+		REQUIRE(mkdtemp(server.dir));
+		snprintf(server.path, sizeof(server.path), "%s/socket", server.dir);
+	} else {
+		snprintf(server.path, sizeof(server.path), "%s", path);
+		unlink(path);
+	}
 	un->sun_family = AF_UNIX;
 	strcpy(un->sun_path, server.path);
 	server.bound_len = sizeof(*un);
@@ -296,14 +304,14 @@ static void bind_abstract(void)
 	server.bound_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(un->sun_path + 1));
 }
 
-static void server_listen(const char *transport)
+static void server_listen(const char *transport, const char *path)
 {
 	const char *host = is(transport, "rdma") ? getenv("RDMAD_GUEST_ADDR") : "127.0.0.1";
 	bool memory = is(transport, "shm"); /* a client of an address without a scheme has it */
 	bool unix_socket = is(transport, "unix"), abstract = is(transport, "abstract");
 
 	if (unix_socket)
-		bind_unix();
+		bind_unix(path);
 	else if (abstract)
 		bind_abstract();
 	else
@@ -351,7 +359,7 @@ void server_open(const struct server_options *options)
 	services_open(&server.services, &services);
 	server.attr = server_group_attr(options->group);
 	server_make_group();
-	server_listen(transport);
+	server_listen(transport, options->path);
 }
 
 void server_revive(void)

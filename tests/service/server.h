@@ -46,6 +46,7 @@ struct services_options {
 		const struct wal_files *files;
 		void (*fatal)(void *arg, int error);
 	} log;
+	const char *cluster_table, *cluster_node, *cluster_state; /* as in the settings; NULL: of no cluster */
 };
 
 struct services {
@@ -99,6 +100,7 @@ const struct kv_hold *services_hold(const struct services *services);
  */
 struct server_options {
 	const char *transport;            /* "unix", "abstract", "rdma" at $RDMAD_GUEST_ADDR; NULL: "tcp" */
+	const char *path;                 /* of "unix", in a folder of the test's; NULL: in one of its own */
 	struct services_options services; /* `domain` is the server's own, unless: */
 	bool no_large;                    /* the arena is not registered */
 	struct conn_group_attr group;     /* see server_group_attr */

@@ -26,7 +26,8 @@ struct batch {
 	struct blocking b;
 	struct handle {
 		struct batch *batch;
-	} * handles; /* one for each item: what its callback is given */
+		struct kv *node; /* of a cluster, where it goes; NULL: that was not asked yet */
+	} * handles;             /* one for each item: what its callback is given */
 };
 
 static int *status_of(const struct batch *b, size_t i)
@@ -114,42 +115,101 @@ static int item_submit(struct batch *b, size_t i)
 	return kv_submit_set(b->kv, item->key, item->key_len, item->value, item->value_len, plain_done, handle);
 }
 
+static int item_begin(struct batch *batch, size_t i)
+{
+	int rc;
+
+	batch->waiting++;
+	*status_of(batch, i) = ASKED;
+	rc = item_submit(batch, i);
+	if (rc == 0)
+		return 0;
+	batch->waiting--;
+	*status_of(batch, i) = PENDING;
+	return rc;
+}
+
+/* Whether the item's node, of a cluster, had no room in this round. One that comes behind another for the same key must
+ * not go before that. */
+static bool node_is_full(const struct batch *b, size_t i)
+{
+	struct handle *handle = &b->handles[i];
+
+	if (!b->kv->nodes)
+		return false;
+	if (!handle->node)
+		handle->node = b->places ? kv_route_to(b->kv, b->places[i].key, b->places[i].key_len)
+					 : kv_route_to(b->kv, b->items[i].key, b->items[i].key_len);
+	return handle->node && handle->node->round == b->kv->nodes->round;
+}
+
+/* An item has to wait for room. Whether those behind it may have some: at other nodes. */
+static bool others_have_room(struct batch *b)
+{
+	struct kv_nodes *nodes = b->kv->nodes;
+
+	if (!nodes || !nodes->spoke)
+		return false;
+	nodes->spoke->round = nodes->round;
+	return true;
+}
+
+#define AHEAD 4096 /* items of a cluster that are looked at behind the first one that waits for its node */
+
 /* Submits as many as the handle takes, then waits until all are answered. */
 static int batch_submit(struct blocking *b)
 {
 	struct batch *batch = container_of(b, struct batch, b);
+	size_t first = SIZE_MAX; /* that waits for room */
 	int rc;
 
-	for (; batch->next < batch->count; batch->next++) {
+	if (batch->kv->nodes)
+		batch->kv->nodes->round++;
+	for (; batch->next < batch->count && batch->next - MIN(first, batch->next) < AHEAD; batch->next++) {
 		if (unlikely(*status_of(batch, batch->next) != PENDING))
 			continue; /* of those behind one that is asked for again */
-		batch->waiting++;
-		*status_of(batch, batch->next) = ASKED;
-		rc = item_submit(batch, batch->next);
-		if (rc == 0)
-			continue;
-		batch->waiting--;
-		*status_of(batch, batch->next) = PENDING;
-		if (rc == -EAGAIN)
-			return rc;
-		item_end(batch, batch->next, rc, NULL, 0);
+		rc = first != SIZE_MAX && node_is_full(batch, batch->next) ? -EAGAIN : item_begin(batch, batch->next);
+		if (rc == -EAGAIN) {
+			first = MIN(first, batch->next);
+			if (!others_have_room(batch))
+				break;
+		} else if (rc != 0) {
+			item_end(batch, batch->next, rc, NULL, 0);
+		}
 	}
-	if (batch->waiting)
+	batch->next = MIN(batch->next, first);
+	if (first != SIZE_MAX || batch->waiting)
 		return -EAGAIN;
 	blocking_done(b, 0);
 	return 0;
 }
 
+static bool is_of_batch(const struct batch *b, const void *arg)
+{
+	const struct handle *handle = arg;
+
+	return handle >= b->handles && handle < b->handles + b->count;
+}
+
+static bool ask_is_of_batch(const struct ask *ask, const void *batch)
+{
+	return is_of_batch(batch, ask->arg);
+}
+
 /* Answers that come after this are dropped, and the batch is gone then. */
 static void batch_abandon(struct batch *b, int error)
 {
-	for (uint32_t i = 0; i < b->kv->slots; i++) {
-		struct request *r = kv_slot(b->kv, i);
-		const struct handle *handle = r->result ? r->result_arg : r->arg;
+	struct kv *part;
 
-		if (r->done && !request_is_orphan(r) && handle >= b->handles && handle < b->handles + b->count)
-			request_orphan(b->kv, r);
-	}
+	for (unsigned n = 0; (part = kv_part(b->kv, n)); n++)
+		for (uint32_t i = 0; i < part->slots; i++) {
+			struct request *r = kv_slot(part, i);
+
+			if (r->done && !request_is_orphan(r) && is_of_batch(b, r->result ? r->result_arg : r->arg))
+				request_orphan(part, r);
+		}
+	if (b->kv->nodes)
+		kv_route_drop(b->kv, ask_is_of_batch, b, false);
 	for (size_t i = 0; i < b->count; i++)
 		if (*status_of(b, i) > 0) /* also requests that were not submitted */
 			item_end(b, i, error, NULL, 0);
@@ -165,7 +225,9 @@ static int batch_explain(const struct batch *b)
 		failed += !is_answer(b, *status_of(b, i));
 	if (b->error)
 		log_error("kv", "%s at %s: %zu of %zu items failed, the first because: %s", b->what, b->kv->server,
-			  failed, b->count, kv_status_text(b->error));
+			  failed, b->count,
+			  b->error == -EREMOTE && b->kv->nodes && *b->kv->nodes->fault ? b->kv->nodes->fault
+										       : kv_status_text(b->error));
 	else
 		log_clear_last();
 	return b->error;
@@ -178,6 +240,8 @@ static int batch_inside(struct batch *b)
 
 	if (rc != 0)
 		return rc;
+	if (kv->nodes)
+		engine_turn(kv->engine); /* where no server can be asked nothing else would connect them */
 	kv_timeout_begin(kv);
 	b->handles = calloc(b->count + 1, sizeof(b->handles[0]));
 	if (!b->handles)
@@ -324,11 +388,9 @@ static void one_done(void *arg, const struct kv_result *result)
 	free(many);
 }
 
-const void *request_arg(const struct request *r)
+const void *kv_caller_arg(kv_result_callback result, const void *arg)
 {
-	if (r->result == one_done)
-		return ((const struct one *)r->result_arg)->many->arg;
-	return r->result ? r->result_arg : r->arg;
+	return result == one_done ? ((const struct one *)arg)->many->arg : arg;
 }
 
 static int one_submit(struct kv *kv, struct many *many, size_t i)
@@ -365,6 +427,11 @@ static int64_t many_submit(struct kv *kv, const struct many *call, size_t count)
 	while (rc == 0 && many->count < count) {
 		many->one[many->count].many = many;
 		rc = one_submit(kv, many, many->count);
+		if (rc != 0 && kv->nodes && kv_route_gone(rc)) { /* which is this item's fault alone */
+			const struct ask ask = {.result = one_done, .arg = &many->one[many->count]};
+
+			rc = kv_route_tell_outside(kv, &ask, rc);
+		}
 		many->count += rc == 0;
 	}
 	many->left = many->count;

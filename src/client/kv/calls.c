@@ -15,6 +15,9 @@ void *kv_keep_value(struct kv *kv, const void *value, size_t value_len)
 {
 	char *kept;
 
+	for (unsigned i = 0; unlikely(kv->nodes) && kv_part(kv, i); i++)
+		if (kv_part(kv, i)->lent && value == landing_data(kv_part(kv, i)->lent))
+			return kv_keep_value(kv_part(kv, i), value, value_len);
 	if (!kv->lent || value != landing_data(kv->lent))
 		return value_copy(value, value_len);
 	kept = landing_data(kv->lent);
@@ -51,7 +54,8 @@ static int call_submit(struct blocking *b)
 	return request_submit(call->kv, call->ask, &call->request);
 }
 
-static int call_run(struct kv *kv, struct ask *ask, struct kv_call *call)
+/* The call at one server. */
+static int call_run_at(struct kv *kv, struct ask *ask, struct kv_call *call)
 {
 	int rc;
 
@@ -63,6 +67,8 @@ static int call_run(struct kv *kv, struct ask *ask, struct kv_call *call)
 	call->ask = ask;
 	call->kv = kv;
 	kv_enter(kv);
+	if (unlikely(kv->whole && !kv->taking)) /* no answer will be waited for, and so nothing would connect it */
+		engine_turn(kv->engine);
 	/* A request that was not carried out because the connection ended is sent again on the next, if there is to
 	 * be one. */
 	do {
@@ -71,9 +77,16 @@ static int call_run(struct kv *kv, struct ask *ask, struct kv_call *call)
 		rc = engine_block(kv->engine, &call->b, TIME_NEVER);
 		if (call->b.taken && !call->b.done)
 			request_orphan(kv, call->request);
-	} while ((rc == -ESHUTDOWN || rc == -ENOTCONN) && call->b.done && !kv->closed && kv->keep);
+	} while ((rc == -ESHUTDOWN || rc == -ENOTCONN) && call->b.done && !kv->closed && kv_keep(kv));
 	kv_leave(kv);
 	return rc;
+}
+
+static int call_run(struct kv *kv, struct ask *ask, struct kv_call *call)
+{
+	if (unlikely(kv->nodes))
+		return kv_route_call(kv, ask, call, call_run_at);
+	return call_run_at(kv, ask, call);
 }
 
 int kv_call(struct kv *kv, int begun, struct ask *ask, struct kv_call *call)
@@ -139,12 +152,22 @@ static int get_value(struct kv *kv, int begun, const void *key, size_t key_len, 
 	return 0;
 }
 
+/* Their lengths are still to be looked for. */
+static int strings_readable(const char *key, const char *value)
+{
+	int rc = kv_readable(key, 1, "the key");
+
+	return rc == 0 ? kv_readable(value, 1, "the value") : rc;
+}
+
 int kv_get(void *kv_handle, const char *key, char **value)
 {
 	int rc = kv_begin_given(kv_handle, key && value, "kv_get needs a key and a place for the value");
 	void *bytes;
 	size_t len;
 
+	if (rc == 0)
+		rc = strings_readable(key, key);
 	rc = get_value(kv_handle, rc, key, rc == 0 ? strlen(key) : 0, &bytes, &len, NULL);
 	if (rc == -ENOENT) {
 		bytes = value_copy("", 0);
@@ -226,6 +249,8 @@ int kv_set(void *kv_handle, const char *key, const char *value)
 	struct kv_call call = {0};
 	int rc = kv_begin_given(kv_handle, key && value, "kv_set needs a key and a value");
 
+	if (rc == 0)
+		rc = strings_readable(key, value);
 	if (rc != 0)
 		return rc;
 	ask.key_len = strlen(key);

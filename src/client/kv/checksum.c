@@ -8,6 +8,10 @@ uint64_t kv_checksum(const struct iovec *pieces, size_t count)
 {
 	XXH3_state_t state;
 
+	log_clear_last();
+	for (size_t i = 0; i < count; i++)
+		if (kv_readable(pieces[i].iov_base, pieces[i].iov_len, "what the checksum is of") != 0)
+			return 0;
 	if (count == 1)
 		return XXH3_64bits(pieces->iov_base, pieces->iov_len);
 	XXH3_64bits_reset(&state);

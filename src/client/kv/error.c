@@ -13,6 +13,7 @@ static const struct {
 	{-ECANCELED, "cancelled; it may have been carried out"},
 	{-ECONNABORTED, "the connection ended before the answer came; it may have been carried out"},
 	{-EDEADLK, "a callback must not wait"},
+	{-EFAULT, "memory of a device, which a processor cannot reach; see kv_buffer_register"},
 	{-EINVAL, "an argument is not valid"},
 	{-EMSGSIZE, "the value is longer than the limit or the buffer"},
 	{-ENAMETOOLONG, "the key is too long"},
@@ -66,6 +67,12 @@ int kv_begin_given(const struct kv *kv, bool given, const char *needs)
 	return log_fail(-EINVAL, "kv", "%s", needs);
 }
 
+/* The server that it is about, where the handle is of a cluster. */
+static const struct kv *spoke(const struct kv *kv)
+{
+	return kv->nodes && kv->nodes->spoke ? kv->nodes->spoke : kv;
+}
+
 static void explain_rejoin(const struct kv *kv, const char *what)
 {
 	log_error("kv", "%s: the connection to %s (%s) is being made again since %llu ms", what, kv->server, kv->reason,
@@ -114,6 +121,7 @@ static void explain_full(const struct kv *kv, const char *what)
 
 int kv_end(const struct kv *kv, int rc, const char *what)
 {
+	kv = spoke(kv);
 	if (rc >= 0)
 		log_clear_last();
 	else if (rc == -ENOTCONN || rc == -ESHUTDOWN || rc == -ECONNABORTED || rc == -EPROTO)
@@ -135,7 +143,10 @@ int kv_explain(const struct kv *kv, int status, const struct ask *ask)
 	char words[SHOWN + 64], stored[32], limit[32];
 	const char *what = "";
 
-	if (unlikely(status < 0 && !ask->key)) {
+	if (unlikely(kv->nodes && status == -EREMOTE && *log_last()))
+		return status; /* what the servers say was told */
+	kv = spoke(kv);
+	if (unlikely(status < 0 && (!ask->key || status == -EFAULT))) { /* the key may be what cannot be read */
 		what = wire_op_name(ask->op);
 	} else if (unlikely(status < 0)) { /* the operation, and the key that it is on */
 		snprintf(words, sizeof(words), "%s of \"%.*s%s\"", wire_op_name(ask->op), (int)MIN(ask->key_len, SHOWN),

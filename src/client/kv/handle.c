@@ -5,12 +5,13 @@
 #include "client/kv/kv.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 /* Where a processor moves the bytes, a message costs a poll of the socket, and what of it came with its header is
  * copied: so the answers to many gets are to need few. A server grants no longer ones than its connections share. */
 #define KV_PROCESSOR_MESSAGE (16u * 1024)
 
-static struct kv *kv_new(const char *server, const struct rdmad_options *options)
+struct kv *kv_new(const char *server, const struct engine_options *options, uint32_t eager_limit)
 {
 	struct kv *kv = calloc(1, sizeof(*kv));
 
@@ -23,20 +24,27 @@ static struct kv *kv_new(const char *server, const struct rdmad_options *options
 	}
 	kv->forks = client_forks;
 	kv->retry_tail = &kv->retry;
-	kv->eager_limit = options ? options->eager_limit : 0;
-	engine_options_from(options, &kv->options);
+	kv->eager_limit = eager_limit;
+	kv->options = *options;
 	kv->options.processor_message_size = KV_PROCESSOR_MESSAGE;
 	kv_slots_init(kv);
 	kv_timeout_init(kv);
 	return kv;
 }
 
-static void kv_free(struct kv *kv)
+void kv_free(struct kv *kv)
 {
+	if (!kv)
+		return;
 	kv_queue_free(kv);
 	kv_watch_free(kv);
 	kv_slots_free(kv);
 	kv_pieces_free(kv);
+	for (unsigned i = 0; kv->nodes && i < kv->nodes->count; i++)
+		kv_free(kv->nodes->member[i]);
+	kv_route_forget(kv);
+	free(kv->targets);
+	free(kv->nodes);
 	free(kv->pushes);
 	free(kv->server);
 	free(kv);
@@ -44,6 +52,7 @@ static void kv_free(struct kv *kv)
 
 int kv_open_options(const char *server, const struct rdmad_options *options, void *share, void **kv_handle)
 {
+	struct engine_options engine_options;
 	struct kv *kv;
 	int rc = share ? kv_begin(share) : 0;
 
@@ -52,7 +61,11 @@ int kv_open_options(const char *server, const struct rdmad_options *options, voi
 	log_clear_last();
 	if (!server || !kv_handle)
 		return log_fail(-EINVAL, "kv", "kv_open needs a server and a place for the handle");
-	kv = kv_new(server, options);
+	if (cluster_is_named(server, NULL))
+		return kv_nodes_open(server, options, share ? ((struct kv *)share)->engine : NULL,
+				     (struct kv **)kv_handle);
+	engine_options_from(options, &engine_options);
+	kv = kv_new(server, &engine_options, options ? options->eager_limit : 0);
 	if (!kv)
 		return log_fail(-ENOMEM, "kv", "no memory for a handle");
 	rc = kv_join(kv, share ? ((struct kv *)share)->engine : NULL);
@@ -85,7 +98,10 @@ int kv_close(void *kv_handle)
 	if (engine_may_wait(kv->engine) != 0)
 		return -EDEADLK;
 	kv_enter(kv);
-	kv_hang_up(kv);
+	if (kv->nodes)
+		kv_nodes_close(kv);
+	else
+		kv_hang_up(kv);
 	kv_leave(kv);
 	engine_release(kv->engine);
 	kv_free(kv);
@@ -109,19 +125,47 @@ int kv_buffer_lend(void *kv_handle, size_t size, void **buffer)
 	return kv_end(kv, rc, "kv_buffer_lend");
 }
 
+/* `dmabuf` NULL: a processor reaches it. */
+static int register_memory(struct kv *kv, const struct fabric_dmabuf *dmabuf, void **addr, size_t len, const char *what)
+{
+	int rc;
+
+	kv_enter(kv);
+	if (dmabuf)
+		rc = buffers_register_dmabuf(kv->buffers, dmabuf, addr, len, FABRIC_REMOTE_READ);
+	else
+		rc = buffers_register(kv->buffers, *addr, len, FABRIC_REMOTE_READ);
+	kv_leave(kv);
+	if (rc == -EEXIST)
+		log_error("kv", "part of this memory is registered already");
+	return kv_end(kv, rc, what);
+}
+
 int kv_buffer_register(void *kv_handle, void *addr, size_t len)
 {
 	struct kv *kv = kv_handle;
 	int rc = kv_begin_given(kv, addr && len, "kv_buffer_register needs an address and a length");
+	struct fabric_dmabuf exported;
 
-	if (rc != 0)
+	if (rc == 0)
+		rc = device_memory_export(addr, len, &exported);
+	if (rc < 0)
 		return rc;
-	kv_enter(kv);
-	rc = buffers_register(kv->buffers, addr, len, FABRIC_REMOTE_READ);
-	kv_leave(kv);
-	if (rc == -EEXIST)
-		log_error("kv", "part of this memory is registered already");
-	return kv_end(kv, rc, "kv_buffer_register");
+	if (rc == 0)
+		return register_memory(kv, NULL, &addr, len, "kv_buffer_register");
+	rc = register_memory(kv, &exported, &addr, len, "kv_buffer_register");
+	close(exported.fd);
+	return rc;
+}
+
+int kv_buffer_register_dmabuf(void *kv_handle, int fd, uint64_t offset, size_t len, void **addr)
+{
+	struct kv *kv = kv_handle;
+	const struct fabric_dmabuf dmabuf = {fd, offset};
+	int rc = kv_begin_given(kv, fd >= 0 && len && addr,
+				"kv_buffer_register_dmabuf needs a descriptor, a length and a place for the address");
+
+	return rc != 0 ? rc : register_memory(kv, &dmabuf, addr, len, "kv_buffer_register_dmabuf");
 }
 
 int kv_buffer_unregister(void *kv_handle, void *addr)
@@ -146,15 +190,16 @@ int kv_buffer_unregister(void *kv_handle, void *addr)
  */
 int kv_flush(void *kv_handle)
 {
-	struct kv *kv = kv_handle;
+	struct kv *kv = kv_handle, *part;
 	int rc = kv_begin(kv);
 
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);
-	if (kv->conn)
-		conn_flush(kv->conn);
-	else if (kv->closed)
+	for (unsigned i = 0; (part = kv_part(kv, i)); i++)
+		if (part->conn)
+			conn_flush(part->conn);
+	if (kv->closed)
 		rc = -ENOTCONN;
 	kv_leave(kv);
 	return kv_end(kv, rc, "kv_flush");
@@ -202,7 +247,7 @@ static int nothing_outstanding(struct blocking *b)
 {
 	const struct kv *kv = b->handle;
 
-	if (kv->outstanding > kv->orphans)
+	if (kv_outstanding_of(kv))
 		return -EAGAIN;
 	blocking_done(b, 0);
 	return 0;
@@ -217,7 +262,7 @@ int kv_wait(void *kv_handle)
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);
-	if (kv->outstanding > kv->orphans) {
+	if (kv_outstanding_of(kv)) {
 		kv_timeout_begin(kv);
 		rc = engine_block(kv->engine, &b, TIME_NEVER);
 	}
@@ -250,13 +295,17 @@ int kv_arm(void *kv_handle)
 
 int kv_expect_length(void *kv_handle, const void *key, size_t key_len, uint64_t length)
 {
-	struct kv *kv = kv_handle;
+	struct kv *kv = kv_handle, *node;
 	int rc = kv_begin_given(kv, key && key_len, "kv_expect_length needs a key");
 
+	if (rc == 0)
+		rc = kv_readable(key, key_len, "the key");
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);
-	kv_size_remember(kv, key, key_len, MIN(length, kv->value_max));
+	node = kv->nodes ? kv_route_to(kv, key, key_len) : kv;
+	if (node)
+		kv_size_remember(node, key, key_len, MIN(length, node->value_max));
 	kv_leave(kv);
 	return 0;
 }
@@ -268,7 +317,14 @@ size_t kv_outstanding(const void *kv_handle)
 {
 	const struct kv *kv = kv_handle;
 
-	return kv_begin(kv) ? 0 : kv->outstanding - kv->orphans;
+	size_t outstanding;
+
+	if (kv_begin(kv) != 0)
+		return 0;
+	kv_enter((struct kv *)kv);
+	outstanding = kv_outstanding_of(kv);
+	kv_leave((struct kv *)kv);
+	return outstanding;
 }
 
 const char *kv_transport(const void *kv_handle)
@@ -278,16 +334,30 @@ const char *kv_transport(const void *kv_handle)
 	return kv_begin(kv) ? "" : kv->transport;
 }
 
+/* The least of what the servers have granted. */
+static uint64_t limit_of(const struct kv *kv, size_t member)
+{
+	uint64_t least = UINT64_MAX, of;
+	const struct kv *part;
+
+	for (unsigned i = 0; (part = kv_part(kv, i)); i++) {
+		memcpy(&of, (const char *)part + member, sizeof(of));
+		if (of)
+			least = MIN(least, of);
+	}
+	return least;
+}
+
 uint64_t kv_eager_max(const void *kv_handle)
 {
 	const struct kv *kv = kv_handle;
 
-	return kv_begin(kv) ? 0 : kv->eager_max;
+	return kv_begin(kv) ? 0 : limit_of(kv, offsetof(struct kv, eager_max));
 }
 
 uint64_t kv_value_max(const void *kv_handle)
 {
 	const struct kv *kv = kv_handle;
 
-	return kv_begin(kv) ? 0 : kv->value_max;
+	return kv_begin(kv) ? 0 : limit_of(kv, offsetof(struct kv, value_max));
 }

@@ -7,9 +7,12 @@
  *   error.c       statuses, and what rdmad_error() says of a call that failed
  *   slots.c       the table of requests: how one ends, and what a progress thread leaves to the caller
  *   large.c       values beside the message: landing buffers, the caller's memory, a get that asks again
+ *   direct.c      values in memory that no processor may touch
  *   operations.c  the table of operations, how a request is built and its answer read; the shortest submissions
  *   calls.c       the calls about one key, and how one waits
  *   walk.c        the calls about all keys
+ *   cluster.c     the handle of a cluster: its table, and a handle for each of its servers
+ *   route.c       to which of them a request goes, and what becomes of one that another server has
  *   batch.c       many keys in one call
  *   queue.c       requests and completions by the array
  *   watch.c       changes of keys, as the server tells of them
@@ -26,8 +29,11 @@
 #define RDMAD_KV_ANY void /* here, too: each public function casts its handle */
 #include <rdmad/kv.h>
 
+#include "cluster/cluster.h"
 #include "engine/engine.h"
 #include "wire/way.h"
+
+struct kv_nodes;
 
 #define KV_SLOTS 1024 /* requests outstanding on one handle; a power of two */
 #define KV_BLOCK 64   /* requests that the table grows by */
@@ -62,6 +68,7 @@ struct request {
 	int64_t number;
 	uint32_t flags;
 	uint8_t type;
+	bool direct; /* of a large one: the caller's memory is none that a processor may touch */
 };
 _Static_assert(offsetof(struct request, into_size) == CACHE_LINE, "a small request is a cache line");
 
@@ -122,6 +129,8 @@ struct kv {
 	uint64_t push_max; /* longest value that goes with its message; 0: none beyond what it holds */
 	bool leases;       /* the server has them */
 	bool watches;      /* and watches */
+	bool tables;       /* and tells its table, if it has one */
+	bool direct;       /* and writes short values to the caller's memory, too */
 	struct request *block[KV_SLOTS / KV_BLOCK];
 
 	/* Each small request needs the members above. */
@@ -165,6 +174,19 @@ struct kv {
 	uint32_t finished, *finished_tail; /* slots that the progress thread left to the caller */
 	struct kv_queue *queue;            /* of kv_submit(); NULL: it was not called yet */
 	struct kv_watch *watching;         /* NULL: kv_watch() was not called yet */
+
+	/* Clusters. A handle of one never takes requests: `taking` is false, and each goes to a node. */
+	struct kv_nodes *nodes;      /* of the cluster; NULL: it is of one server */
+	struct kv *whole;            /* of a node: the cluster's handle */
+	struct dial_target *targets; /* likewise: where it may be, DIAL_TARGETS; NULL: at `at` */
+	struct kv_kept **kept;       /* likewise: its requests, a place for each slot */
+	struct kv_elsewhere {
+		struct wire_elsewhere where;
+		char address[CLUSTER_ADDRESS_MAX + 1];
+	} elsewhere;    /* as the last answer said that was -EREMOTE */
+	bool retired;   /* the table has it no more */
+	bool asks;      /* its table is to be read */
+	unsigned round; /* of a batch, in which it had no room */
 };
 
 /* One request as the caller wants it. Its body is head, key, value. */
@@ -180,11 +202,63 @@ struct ask {
 	size_t value_len;
 	void *into; /* of a GET_INTO */
 	size_t into_size;
+	bool direct;               /* kv_direct() */
 	size_t pieces;             /* not 0: `value` or `into` is an array of so many struct iovec */
 	kv_callback done;          /* NULL: none is called */
 	kv_result_callback result; /* in place of `done`, for all that the answer tells */
 	void *arg;
 };
+
+/* A request of a cluster's handle, as it was submitted: as long as it is under way at a node, or while it waits for
+ * another way. */
+struct kv_kept {
+	struct kv_kept *next;
+	uint32_t id;       /* of the node's request */
+	uint8_t tries;     /* submitted so often */
+	uint8_t fails;     /* tables that were read for it in vain */
+	int status;        /* 0: it is to be submitted again; else to be told */
+	uint64_t epoch;    /* of the table that it went by */
+	uint64_t when;     /* it is seen to; TIME_NEVER: when a table was read */
+	uint64_t answered; /* 0, or the server's epoch, where that is higher */
+	struct kv *from;   /* that server */
+	struct ask ask;
+	size_t room;
+	_Alignas(8) char bytes[];
+};
+
+/* What the handle of a cluster has. */
+struct kv_nodes {
+	uint64_t epoch; /* of the table */
+	char name[CLUSTER_NAME_MAX + 1];
+	unsigned count;               /* of members */
+	bool miss;                    /* KV_CLUSTER_MISS */
+	uint16_t node[CLUSTER_SLOTS]; /* the member that has a slot, or KV_NO_NODE */
+	struct kv *member[CLUSTER_NODES];
+	struct kv *spoke; /* the last call that failed was about this one; NULL: about all */
+	unsigned round;   /* of a batch: its items were looked at so often */
+	char fault[400];  /* why two servers cannot both be right; "": they can */
+
+	/* route.c: requests that wait. */
+	struct kv *whole; /* the cluster's handle */
+	struct kv_kept *waiting, **waiting_tail;
+	unsigned waiters;
+	struct engine_timer timer;
+	struct deferred deferred;
+
+	/* A table that is being read, for these. */
+	struct kv_table_text *text; /* NULL: none is */
+	struct kv *from;
+	uint64_t reading_until;
+	uint64_t asked;      /* when a table was wanted last */
+	unsigned next_asked; /* of whom, while a server is away */
+
+	/* Of kv_watch(). */
+	uint32_t kinds;
+	unsigned next; /* node that is asked for events first */
+	size_t prefix_len;
+	char prefix[WIRE_KEY_MAX];
+};
+#define KV_NO_NODE UINT16_MAX
 
 /* Enter and leave as engine_enter and engine_leave do. */
 static inline void kv_enter(struct kv *kv)
@@ -195,6 +269,12 @@ static inline void kv_enter(struct kv *kv)
 static inline void kv_leave(struct kv *kv)
 {
 	engine_leave(kv->engine);
+}
+
+/* How long it is made again: of a node, what the cluster's caller wants. */
+static inline uint64_t kv_keep(const struct kv *kv)
+{
+	return kv->whole ? kv->whole->keep : kv->keep;
 }
 
 #pragma GCC visibility push(hidden) /* nothing of this leaves the library, so calls may be inlined */
@@ -261,6 +341,9 @@ void kv_request_finish(struct kv *kv, struct request *r, int status, const void 
 void request_orphan(struct kv *kv, struct request *r);
 bool request_is_orphan(const struct request *r);
 
+/* It was answered, and goes on elsewhere: its slot is free, or will be, and no callback is told. */
+void request_pass_on(struct kv *kv, struct request *r);
+
 /* The connection has ended, and all that is outstanding with it. */
 void kv_slots_end(struct kv *kv);
 
@@ -326,6 +409,21 @@ void kv_large_writable(struct kv *kv);
 void kv_large_end(struct kv *kv); /* it will never be sent */
 
 /*
+ * direct.c. From the second on inside the engine.
+ */
+
+/* 0; -EFAULT, said: these bytes, which are `what`, are a device's. */
+int kv_readable(const void *bytes, size_t len, const char *what);
+
+/* Asked where there is device_memory(). 1: the request's value lies, or goes, at least in part, where no processor may
+ * touch it; 0: it does not; -EFAULT, said: it does, and cannot be carried out so. */
+int kv_direct(const struct kv *kv, const struct ask *ask);
+
+/* The pieces of such a request: 0; -EFAULT, said: they are too many ranges. */
+struct kv_plan;
+int kv_direct_ranges(const struct kv *kv, const struct kv_plan *plan);
+
+/*
  * pieces.c. From the third on inside the engine.
  */
 
@@ -362,7 +460,7 @@ void kv_pieces_free(struct kv *kv);
 static inline int kv_no_room(struct kv *kv)
 {
 	kv->wants_room = true;
-	return conn_established(kv->conn) || (kv->keep && !kv->ending) ? -EAGAIN : -ENOTCONN;
+	return conn_established(kv->conn) || (kv_keep(kv) && !kv->ending) ? -EAGAIN : -ENOTCONN;
 }
 
 /* Submit one request; *taken is its slot. Inside. -EAGAIN: no slot is free or no room, progress first; else what
@@ -399,8 +497,103 @@ void *kv_keep_value(struct kv *kv, const void *value, size_t value_len);
 int kv_call(struct kv *kv, int begun, struct ask *ask, struct kv_call *call);
 
 /*
+ * handle.c
+ */
+
+/* A handle that is not connected, NULL: no memory; and its end. */
+struct kv *kv_new(const char *server, const struct engine_options *options, uint32_t eager_limit);
+void kv_free(struct kv *kv);
+
+/*
+ * cluster.c. Inside, but for kv_nodes_open() and kv_nodes_reopen().
+ */
+
+/* What kv_open_options, kv_close and kv_reopen do for one. */
+int kv_nodes_open(const char *server, const struct rdmad_options *options, struct engine *share, struct kv **out);
+void kv_nodes_close(struct kv *kv);
+int kv_nodes_reopen(struct kv *kv);
+
+/* The i-th handle of a server, also one that the table has no more; NULL: there are no more. Of a handle of one server
+ * it is itself the first. */
+static inline struct kv *kv_part(const struct kv *kv, unsigned i)
+{
+	if (kv->nodes)
+		return i < kv->nodes->count ? kv->nodes->member[i] : NULL;
+	return i == 0 ? (struct kv *)kv : NULL;
+}
+
+/* The server's table, in pages: 1 another page is to be asked for, 0 it is complete, or the server has the epoch that
+ * is here; -EPROTO. */
+struct kv_table_text {
+	uint64_t has; /* the epoch that is here, 0: none */
+	struct wire_table head;
+	uint64_t at; /* so many bytes came; 0: it is the table that is here */
+	unsigned restarts;
+	char text[CLUSTER_TEXT_MAX];
+};
+int kv_table_page(struct kv_table_text *t, const char *body, size_t length);
+/* The head of the request for the next page. */
+struct kv_table_head {
+	uint64_t epoch, offset;
+};
+struct kv_table_head kv_table_next(const struct kv_table_text *t);
+/* It is read: the cluster goes by it from here on, if it is the newer one. 0, or -errno, logged: it is no table. */
+int kv_table_take(struct kv *kv, const struct kv *from, const struct kv_table_text *t);
+/* The same of a server that is asked, and waited for. */
+int kv_table_learn(struct kv *kv, struct kv *from);
+
+/*
+ * route.c. Inside.
+ */
+
+/* The handle of the server that has the key; NULL: none has. */
+struct kv *kv_route_to(const struct kv *kv, const void *key, size_t key_len);
+/* request_submit() of a cluster. */
+int kv_route(struct kv *kv, const struct ask *ask, struct request **taken);
+/* A call about one key that waits, from outside: `run` is the same for one server. */
+int kv_route_call(struct kv *kv, struct ask *ask, struct kv_call *call,
+		  int (*run)(struct kv *kv, struct ask *ask, struct kv_call *call));
+/* A request that no server takes is told its status by the next turn. 0, -EAGAIN, -ENOMEM. The second from outside. */
+int kv_route_tell(struct kv *kv, const struct ask *ask, int status);
+int kv_route_tell_outside(struct kv *kv, const struct ask *ask, int status);
+/* A status that says that the key's server is not there, while others may be. */
+bool kv_route_gone(int status);
+/* A node's answer WIRE_MOVED. True: the request is seen to; false: its callback is to be told. */
+bool kv_route_moved(struct kv *node, struct request *r, const struct wire_record *record, const char *body);
+/* The status of a node's request whose connection ended. */
+int kv_route_end_status(const struct kv *node, const struct request *r, int status);
+/* For kv_cancel(), and for a batch that is given up: those that wait. `told`: their callbacks are, -ECANCELED. How
+ * many. */
+int kv_route_drop(struct kv *kv, bool (*is)(const struct ask *ask, const void *arg), const void *arg, bool told);
+void kv_route_init(struct kv *kv);
+/* All that wait are told that; none waits any more. */
+void kv_route_end(struct kv *kv, int status);
+void kv_route_forget(struct kv *node); /* requests that it keeps */
+/* A node is connected: it may have a newer table. One is not, and the others may know more, once a second. */
+void kv_route_ask(struct kv *kv, struct kv *node);
+void kv_route_away(struct kv *kv);
+
+/* Requests that have no answer yet, and whose callers wait for it. */
+static inline size_t kv_outstanding_of(const struct kv *kv)
+{
+	size_t sum = kv->nodes ? kv->nodes->waiters : 0;
+	const struct kv *part;
+
+	for (unsigned i = 0; (part = kv_part(kv, i)); i++)
+		sum += part->outstanding - part->orphans;
+	return sum;
+}
+
+/*
  * life.c. Inside, but for kv_join().
  */
+
+/* The handle uses this engine, which has another holder. */
+void kv_join_engine(struct kv *kv, struct engine *engine);
+/* The same for a node of a cluster, and where it is, as far as the engine reaches it: 0, or -errno, logged. */
+int kv_find(struct kv *kv, struct engine *engine);
+/* Have a node connected from now on. */
+void kv_join_soon(struct kv *kv);
 
 /* Connect, with a new engine or the one to share; the caller is inside when it went well. Else it was logged. */
 int kv_join(struct kv *kv, struct engine *share);
@@ -411,14 +604,20 @@ void kv_hang_up(struct kv *kv);
 /* The last request is through, and the server was left: go. */
 void kv_go(struct kv *kv);
 
-/* Why it takes no request now: -EAGAIN: it is being made again; -ESHUTDOWN: the server is to end; -ENOTCONN. */
+/* Why it takes no request now: -EAGAIN: it is being made again; -ESHUTDOWN: the server is to end; -ENOTCONN; or
+ * KV_ROUTED: it is of a cluster, and its nodes do. */
+#define KV_ROUTED 1
 int kv_not_taking(const struct kv *kv);
 
 /* The status of a request that has no answer when the connection has ended. */
 int kv_end_status(const struct kv *kv, const struct request *r);
 
 /* batch.c: what the caller submitted a request with, also one of many with one callback. */
-const void *request_arg(const struct request *r);
+const void *kv_caller_arg(kv_result_callback result, const void *arg);
+static inline const void *request_arg(const struct request *r)
+{
+	return kv_caller_arg(r->result, r->result ? r->result_arg : r->arg);
+}
 
 /* queue.c: completions wait for kv_done(); and all of it goes, of a handle without requests. */
 bool kv_queue_filled(const struct kv *kv);
@@ -434,6 +633,8 @@ void kv_watch_send(struct kv *kv);
 int kv_watch_answered(struct kv *kv, const struct wire_record *record, const char *body);
 /* The connection has ended; the watch goes on with the next one. */
 void kv_watch_end(struct kv *kv);
+/* The watch of a cluster begins anew, at each server of a new table. */
+void kv_watch_follow(struct kv *kv);
 /* The caller's turn behind one of the progress thread. */
 void kv_watch_deliver(struct kv *kv);
 /* Events, or the watch's end, wait for kv_events(). */

@@ -17,6 +17,7 @@ static struct request *large_take(struct kv *kv, const struct ask *ask, enum wir
 
 	r->op = (uint8_t)op;
 	r->large = true;
+	r->direct = ask->direct;
 	return r;
 }
 
@@ -132,7 +133,7 @@ static int large_send(struct kv *kv, struct request *r, uint8_t flags, uint32_t 
 struct wire_remote kv_remote(const struct kv *kv, const void *addr, size_t length, const struct fabric_region *region)
 {
 	return (struct wire_remote){
-		.addr = (uintptr_t)addr,
+		.addr = fabric_region_named(region, addr),
 		.length = length,
 		.rkey = fabric_region_rkey(region, conn_endpoint(kv->conn)),
 	};
@@ -179,6 +180,7 @@ static enum wire_way large_way(const struct kv *kv, const struct ask *ask, uint6
 	struct wire_ways can = kv_ways(kv, ask->key_len);
 	enum wire_way way;
 
+	can.direct = ask->direct;
 	/* The length of what is read only the server knows: it may use the memory, or not. */
 	if (wire_op_reads(ask->op))
 		return plan->ranges > 1 ? WIRE_WAY_PIECES : WIRE_WAY_REMOTE;
@@ -198,6 +200,7 @@ static enum wire_way large_way(const struct kv *kv, const struct ask *ask, uint6
 int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct request **taken)
 {
 	const bool reads = wire_op_reads(ask->op);
+	const uint8_t flags = (uint8_t)(ask->flags | (reads && ask->direct ? WIRE_WRITTEN : 0));
 	struct kv_plan plan = {.ranges = 1};
 	struct fabric_sge one = {reads ? ask->into : (void *)ask->value, size, NULL};
 	struct span named, head = {ask->head, ask->head_len}, key = {ask->key, ask->key_len};
@@ -214,6 +217,8 @@ int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct re
 		head.at = (const char *)head.at + sizeof(ranges[0]);
 		head.len -= sizeof(ranges[0]);
 	}
+	if (unlikely(ask->direct) && (rc = kv_direct_ranges(kv, &plan)) != 0)
+		return rc;
 	way = large_way(kv, ask, size, &plan);
 	if (way == WIRE_WAY_NONE)
 		return -EMSGSIZE;
@@ -234,9 +239,9 @@ int request_large(struct kv *kv, const struct ask *ask, uint64_t size, struct re
 	rc = memory_take(kv, r, ask, &plan, &one, ranges);
 	named = (struct span){ranges, plan.ranges * sizeof(ranges[0])};
 	if (rc == 0 && way == WIRE_WAY_PIECES)
-		rc = large_send(kv, r, ask->flags, (uint32_t)key.len, (struct span[]){head, key, named}, NULL);
+		rc = large_send(kv, r, flags, (uint32_t)key.len, (struct span[]){head, key, named}, NULL);
 	else if (rc == 0)
-		rc = large_send(kv, r, ask->flags, 0, (struct span[]){named, head, key},
+		rc = large_send(kv, r, flags, 0, (struct span[]){named, head, key},
 				way == WIRE_WAY_PUSHED ? &one : NULL);
 	if (rc != 0) {
 		large_drop(kv, r);

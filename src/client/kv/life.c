@@ -13,10 +13,16 @@
 #define LONGEST_PAUSE TIME_S
 #define SERVER_LEAVES "it takes no new connections, or is to end"
 
-static void take_granted(struct kv *kv)
+void kv_join_engine(struct kv *kv, struct engine *engine)
 {
+	kv->engine = engine;
 	kv->completed = engine_completed(kv->engine);
 	kv->buffers = engine_buffers(kv->engine);
+}
+
+static void take_granted(struct kv *kv)
+{
+	kv_join_engine(kv, kv->engine);
 	kv->eager_max = conn_granted(kv->conn)->eager_max;
 	if (kv->eager_limit)
 		kv->eager_max = MIN(kv->eager_max, kv->eager_limit);
@@ -24,6 +30,8 @@ static void take_granted(struct kv *kv)
 	kv_pushes_init(kv, conn_granted(kv->conn)->push_max);
 	kv->leases = conn_granted(kv->conn)->flags & WIRE_LEASES;
 	kv->watches = conn_granted(kv->conn)->flags & WIRE_WATCHES;
+	kv->tables = conn_granted(kv->conn)->flags & WIRE_TABLES;
+	kv->direct = conn_granted(kv->conn)->flags & WIRE_DIRECT;
 	kv->transport = conn_transport(kv->conn)->name;
 	kv->leaving = kv->spared = kv->closed = kv->ending = false;
 	kv->lost = 0;
@@ -48,6 +56,8 @@ static void kv_established(struct conn *conn)
 	conn_admit(conn);
 	take_granted(kv);
 	engine_rouse(kv->engine);
+	if (kv->whole)
+		kv_route_ask(kv->whole, kv);
 }
 
 static void kv_writable(struct conn *conn)
@@ -87,11 +97,18 @@ static void rejoin_later(struct kv *kv)
 		kv->lost = now;
 		kv->dial.pauses = (struct pauses){FIRST_PAUSE, LONGEST_PAUSE};
 	}
-	if (kv->ending || now - kv->lost >= kv->keep) {
+	if (kv->ending || kv->retired || (!kv->whole && now - kv->lost >= kv->keep)) {
 		kv->closed = true;
 		return;
 	}
-	dial_again(&kv->dial, now);
+	if (kv->whole)
+		kv_route_away(kv->whole);
+	if (kv->dial.next && kv->dial.next < kv->dial.targets) { /* the name has other addresses */
+		kv->dial.under_way = false;
+		kv->dial.again = now;
+	} else {
+		dial_again(&kv->dial, now);
+	}
 	engine_timer_set(kv->engine, &kv->rejoin, kv->dial.again);
 }
 
@@ -152,8 +169,16 @@ static void rejoin(struct engine_timer *timer)
 	kv->refused = WIRE_REASON_NONE;
 	snprintf(kv->reason, sizeof(kv->reason), "%s", strerror(-rc));
 	rejoin_later(kv);
-	if (kv->closed)
+	if (kv->closed || kv->whole)
 		engine_rouse(kv->engine);
+}
+
+/* An attempt has the time of a handshake, and rejoin_later() ends them. */
+static void rejoin_init(struct kv *kv, struct dial_target *target, unsigned targets)
+{
+	kv->dial = (struct dial){
+		.ops = &rejoin_ops, .target = target, .targets = targets, .until = TIME_NEVER, .last = TIME_NEVER};
+	kv->rejoin.due = rejoin;
 }
 
 int kv_join(struct kv *kv, struct engine *share)
@@ -166,12 +191,46 @@ int kv_join(struct kv *kv, struct engine *share)
 	if (rc != 0)
 		return rc;
 	kv->conn = conn;
-	/* An attempt has the time of a handshake, and rejoin_later() ends them. */
-	kv->dial = (struct dial){
-		.ops = &rejoin_ops, .target = &kv->at, .targets = 1, .until = TIME_NEVER, .last = TIME_NEVER};
-	kv->rejoin.due = rejoin;
+	rejoin_init(kv, &kv->at, 1);
 	take_granted(kv);
 	return 0;
+}
+
+int kv_find(struct kv *kv, struct engine *engine)
+{
+	struct address address;
+	int rc = fabric_address_parse(kv->server, &address);
+
+	kv_join_engine(kv, engine);
+	kv->closed = true;          /* until kv_join_soon() */
+	kv->value_max = UINT64_MAX; /* until it is told */
+	if (!kv->targets)
+		kv->targets = calloc(DIAL_TARGETS, sizeof(*kv->targets));
+	if (!kv->targets)
+		return -ENOMEM;
+	rejoin_init(kv, kv->targets, 0);
+	if (rc == 0)
+		rc = dial_resolve(&kv->dial, "kv", kv->server, &address, kv->options.require_rdma, engine);
+	if (rc != 0)
+		snprintf(kv->reason, sizeof(kv->reason), "%.150s", log_last());
+	return rc;
+}
+
+void kv_join_soon(struct kv *kv)
+{
+	uint64_t now = time_now();
+
+	must(!kv->conn);
+	if (!kv->dial.targets)
+		return; /* its name means nothing here */
+	kv->closed = kv->ending = kv->retired = false;
+	kv->reason[0] = '\0';
+	kv->lost = now;
+	kv->dial.pauses = (struct pauses){FIRST_PAUSE, LONGEST_PAUSE};
+	kv->dial.next = 0;
+	kv->dial.under_way = false;
+	kv->dial.again = now;
+	engine_timer_set(kv->engine, &kv->rejoin, now);
 }
 
 void kv_hang_up(struct kv *kv)
@@ -186,20 +245,26 @@ void kv_hang_up(struct kv *kv)
 
 int kv_not_taking(const struct kv *kv)
 {
+	if (kv->nodes)
+		return KV_ROUTED;
 	if (kv->closed || kv->ending)
 		return -ENOTCONN;
-	return kv->keep ? -EAGAIN : -ESHUTDOWN;
+	if (kv->whole && kv->lost)
+		return kv_keep(kv) > time_now() - kv->lost ? -EAGAIN : -ENOTCONN;
+	return kv_keep(kv) ? -EAGAIN : -ESHUTDOWN;
 }
 
 int kv_end_status(const struct kv *kv, const struct request *r)
 {
+	int status = r->message >= kv->unposted ? -ENOTCONN : -ECONNABORTED;
+
 	if (kv->ending)
 		return -ECONNABORTED;
 	if (kv->spared)
-		return -ESHUTDOWN;
-	if (kv->protocol)
-		return -EPROTO;
-	return r->message >= kv->unposted ? -ENOTCONN : -ECONNABORTED;
+		status = -ESHUTDOWN;
+	else if (kv->protocol)
+		status = -EPROTO;
+	return kv->whole ? kv_route_end_status(kv, r, status) : status;
 }
 
 int kv_reopen(void *kv_handle)
@@ -211,6 +276,8 @@ int kv_reopen(void *kv_handle)
 		rc = engine_may_wait(kv->engine);
 	if (rc != 0)
 		return rc;
+	if (kv->nodes)
+		return kv_nodes_reopen(kv);
 	kv_enter(kv);
 	kv_hang_up(kv);
 	kv_leave(kv);

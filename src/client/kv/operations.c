@@ -35,6 +35,8 @@ KV_INLINE int decode_value(struct kv *kv, struct request *r, const struct wire_r
 	if (likely(!r->into)) {
 		kv_size_correct(kv, r, length);
 		kv_request_finish(kv, r, 0, part && !length ? NULL : body, length);
+	} else if (unlikely(r->direct) && length) {
+		return -EPROTO; /* it was to be written, and cannot be copied */
 	} else if (length > r->into_size) {
 		kv_request_finish(kv, r, -EMSGSIZE, NULL, length);
 	} else if (part && r->pieces) {
@@ -148,6 +150,7 @@ static const struct {
 				  decode_part},
 	[WIRE_OP_LEASE] = {SIZE_NONE, NUMBER, NUMBER, NULL, decode_number},
 	[WIRE_OP_WATCH] = {SIZE_KEYLESS, 0, 0, NULL, NULL}, /* watch.c */
+	[WIRE_OP_TABLE] = {SIZE_KEYLESS, 2 * NUMBER, sizeof(struct wire_table), NULL, decode_body},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 
@@ -170,6 +173,8 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 	}
 	if (record->status == WIRE_TOO_LARGE && operations[r->op].size >= SIZE_TOLD)
 		return request_get_again(kv, r, record, body);
+	if (record->status == WIRE_MOVED && kv->whole && kv_route_moved(kv, r, record, body))
+		return 0;
 	kv->disk_full = record->status == WIRE_DISK_FULL;
 	if (record->status == WIRE_OVER_QUOTA && record->length >= sizeof(kv->quota))
 		memcpy(&kv->quota, body, sizeof(kv->quota));
@@ -238,22 +243,26 @@ KV_INLINE int check_key(struct kv *kv, size_t key_len, size_t value_len)
 	return likely(kv->free != KV_SLOTS) ? 0 : kv_slots_grow(kv);
 }
 
-static __attribute__((cold, noinline)) int no_leases(const struct kv *kv)
+static __attribute__((cold, noinline)) int not_there(const struct kv *kv, const char *what)
 {
-	return log_fail(-EOPNOTSUPP, "kv", "the server at %s has no leases: it is an older one", kv->server);
+	return log_fail(-EOPNOTSUPP, "kv", "the server at %s has no %s: it is an older one", kv->server, what);
 }
 
 /* A request without a key goes by the rules of one with any. */
 KV_INLINE int ask_check(struct kv *kv, const struct ask *ask)
 {
+	bool keyless = operations[ask->op].size == SIZE_KEYLESS;
 	int rc;
 
 	if (unlikely(!ask->value && ask->value_len))
 		return log_fail(-EINVAL, "kv", "the value is NULL but has a length");
-	if (operations[ask->op].size == SIZE_KEYLESS)
-		return check_key(kv, 1, 0);
-	rc = check_key(kv, likely(ask->key) ? ask->key_len : 0, ask->value_len);
-	return unlikely(ask->op == WIRE_OP_LEASE && rc == 0 && !kv->leases) ? no_leases(kv) : rc;
+	if (keyless)
+		rc = check_key(kv, 1, 0);
+	else
+		rc = check_key(kv, likely(ask->key) ? ask->key_len : 0, ask->value_len);
+	if (unlikely(ask->op == WIRE_OP_LEASE && rc == 0 && !kv->leases))
+		return not_there(kv, "leases");
+	return unlikely(ask->op == WIRE_OP_TABLE && rc == 0 && !kv->tables) ? not_there(kv, "table") : rc;
 }
 
 /* The length of a value that is not to be in the message; 0: it is, or there is none. */
@@ -305,19 +314,31 @@ KV_INLINE struct ask ask_copy(const struct ask *ask)
 	};
 }
 
+KV_INLINE int ask_route(struct kv *kv, const struct ask *ask, struct request **taken)
+{
+	struct ask routed = ask_copy(ask);
+
+	return kv_route(kv, &routed, taken);
+}
+
 KV_INLINE int ask_submit(struct kv *kv, const struct ask *ask, struct request **taken)
 {
-	int rc = ask_check(kv, ask);
+	int rc = ask_check(kv, ask), direct = 0;
 	uint64_t size;
 
 	must(engine_entered(kv->engine));
 	must(ask->head_len == operations[ask->op].head);
 	if (unlikely(rc != 0))
+		return rc == KV_ROUTED ? ask_route(kv, ask, taken) : rc;
+	if (device_memory())
+		rc = direct = kv_direct(kv, ask);
+	if (unlikely(rc < 0))
 		return rc;
-	size = large_size(kv, ask);
+	size = unlikely(direct) ? MAX(ask->value_len, ask->into_size) : large_size(kv, ask);
 	if (unlikely(size)) {
 		struct ask large = ask_copy(ask);
 
+		large.direct = direct;
 		return operations[ask->op].large(kv, &large, size, taken);
 	}
 	return encode_small(kv, ask, taken);

@@ -207,6 +207,8 @@ static int edit_check(const struct kv *kv, uint64_t offset, const void *bytes, s
 	if (!kv || (!bytes && len))
 		return log_fail(-EINVAL, "kv",
 				"a write into a value needs a handle, and bytes where they have a length");
+	if (kv_readable(bytes, len, "what is to be written into a value") != 0)
+		return -EFAULT;
 	if (offset != WIRE_APPEND && (len > kv->value_max || offset > kv->value_max - len))
 		return log_fail(-EMSGSIZE, "kv", "%zu bytes at %llu are beyond the longest value, %llu bytes", len,
 				(unsigned long long)offset, (unsigned long long)kv->value_max);

@@ -20,12 +20,18 @@ int kv_pieces_size(const struct iovec *pieces, size_t count, size_t *size)
 	return good ? 0 : -EINVAL;
 }
 
+/* Whether it is one of those that are copied: a short one that can be. */
+static bool piece_copied(const struct iovec *piece, size_t small)
+{
+	return piece->iov_len <= small && !(device_memory() && device_memory_has(piece->iov_base, piece->iov_len));
+}
+
 void kv_pieces_gather(const struct iovec *pieces, size_t count, size_t small, char *to)
 {
 	for (size_t i = 0; i < count; i++) {
 		size_t len = pieces[i].iov_len;
 
-		if (!len || len > small)
+		if (!len || !piece_copied(&pieces[i], small))
 			continue;
 		memcpy(to, pieces[i].iov_base, len);
 		to += len;
@@ -38,7 +44,7 @@ void kv_pieces_scatter(const struct iovec *pieces, size_t small, const char *fro
 		size_t len = MIN(pieces->iov_len, length);
 
 		length -= len;
-		if (!len || pieces->iov_len > small)
+		if (!len || !piece_copied(pieces, small))
 			continue;
 		memcpy(pieces->iov_base, from, len);
 		from += len;
@@ -55,7 +61,7 @@ static void plan_ranges(const struct kv *kv, struct kv_plan *plan, size_t small)
 	plan->reached = true;
 	for (size_t i = 0; i < plan->count; i++) {
 		size_t len = plan->pieces[i].iov_len;
-		bool copies = len <= small;
+		bool copies = piece_copied(&plan->pieces[i], small);
 
 		if (!len)
 			continue;
@@ -87,7 +93,7 @@ static int reach_ranges(struct kv *kv, struct request *r, const struct kv_plan *
 
 		if (!piece->iov_len)
 			continue;
-		if (piece->iov_len > plan->small) {
+		if (!piece_copied(piece, plan->small)) {
 			rc = buffers_reach(kv->buffers, piece->iov_base, piece->iov_len, access, reach);
 			if (rc != 0)
 				return rc;

@@ -193,6 +193,8 @@ static int queue_submit(struct kv *kv, struct kv_queue *q, const struct kv_reque
 		(struct kv_completion){.tag = r->tag, .value = r->op == KV_OP_GET && !r->pieces ? r->value : NULL};
 	place->waiting = true;
 	rc = place_submit(kv, r, place);
+	if (rc != 0 && kv->nodes && kv_route_gone(rc)) /* which is this request's fault alone */
+		rc = kv_route_tell_outside(kv, &(struct ask){.result = place_done, .arg = place}, rc);
 	if (rc != 0) {
 		place->waiting = false;
 		place->next = q->free;

@@ -145,6 +145,14 @@ void request_orphan(struct kv *kv, struct request *r)
 	}
 }
 
+void request_pass_on(struct kv *kv, struct request *r)
+{
+	must(r->done && r->done != request_orphaned);
+	r->done = request_orphaned;
+	kv->orphans++;
+	kv_request_finish(kv, r, 0, NULL, 0);
+}
+
 bool request_is_orphan(const struct request *r)
 {
 	return r->done == request_orphaned;

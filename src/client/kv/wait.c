@@ -7,10 +7,21 @@
 #define CHECKS 8               /* of what moves, in the time of a timeout */
 #define SLOWEST (TIME_S / MIB) /* ns a byte, where a device moves values and does not tell how far it is */
 
+/* What tells by its change that something of the connections got on. */
+static uint64_t moved_of(const struct kv *kv)
+{
+	const struct kv *part;
+	uint64_t moved = 0;
+
+	for (unsigned i = 0; (part = kv_part(kv, i)); i++)
+		moved += part->conn ? conn_moved(part->conn) : 0;
+	return moved;
+}
+
 /* When something of the connection got on last. */
 static uint64_t moved_at(struct kv *kv, uint64_t now)
 {
-	uint64_t moved = kv->conn ? conn_moved(kv->conn) : 0;
+	uint64_t moved = moved_of(kv);
 
 	if (moved != kv->moved) {
 		kv->moved = moved;
@@ -35,6 +46,12 @@ static uint64_t large_bytes(const struct kv *kv)
 /* The time that is too long; asked when `timeout` has passed, not before. */
 static uint64_t timeout_allowed(const struct kv *kv, uint64_t timeout)
 {
+	uint64_t most = timeout;
+
+	for (unsigned i = 0; kv->nodes && kv_part(kv, i); i++)
+		most = MAX(most, timeout_allowed(kv_part(kv, i), timeout));
+	if (kv->nodes)
+		return most;
 	if (timeout == TIME_NEVER || !kv->conn || !conn_established(kv->conn) ||
 	    fabric_moved_bytes(conn_endpoint(kv->conn)) != FABRIC_MOVED_UNKNOWN)
 		return timeout;
@@ -44,21 +61,25 @@ static uint64_t timeout_allowed(const struct kv *kv, uint64_t timeout)
 void kv_timeout_begin(struct kv *kv)
 {
 	kv->moved_at = time_now();
-	kv->moved = kv->conn ? conn_moved(kv->conn) : 0;
+	kv->moved = moved_of(kv);
+	if (kv->nodes)
+		kv->nodes->spoke = NULL;
 }
 
 int kv_await(void *handle, uint64_t until)
 {
 	struct kv *kv = handle;
 	uint64_t timeout = kv->options.timeout, now = time_now(), at = moved_at(kv, now);
+	struct kv *part;
 	int rc;
 
 	(void)until;
 	if (now - at >= timeout && now - at >= timeout_allowed(kv, timeout))
 		/* Without a connection nothing has left; the reason of its end tells why. */
 		return !kv->lost ? -ETIMEDOUT : kv->refused == WIRE_REASON_DRAINING ? -ESHUTDOWN : -ENOTCONN;
-	if (kv->conn)
-		conn_flush(kv->conn);
+	for (unsigned i = 0; (part = kv_part(kv, i)); i++)
+		if (part->conn)
+			conn_flush(part->conn);
 	until = MAX(time_after(at, timeout), now + timeout / CHECKS + 1);
 	rc = engine_wait_change(kv->engine, kv->completed, MIN(until, time_after(now, timeout / CHECKS + 1)));
 	return rc == -ETIMEDOUT ? 0 : rc;
@@ -114,13 +135,15 @@ void kv_timeout_init(struct kv *kv)
 
 int kv_request_timeout(void *kv_handle, uint64_t timeout_us)
 {
-	struct kv *kv = kv_handle;
+	struct kv *kv = kv_handle, *part;
 	int rc = kv_begin(kv);
 
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);
 	kv->request_timeout = time_of_us(timeout_us);
+	for (unsigned i = 0; (part = kv_part(kv, i)); i++)
+		part->request_timeout = kv->request_timeout;
 	kv_leave(kv);
 	return 0;
 }
@@ -176,15 +199,23 @@ static int cancel_requests(struct kv *kv, const void *arg)
 	return n;
 }
 
+static bool ask_is_of(const struct ask *ask, const void *arg)
+{
+	return kv_caller_arg(ask->result, ask->arg) == arg;
+}
+
 int kv_cancel(void *kv_handle, const void *arg)
 {
-	struct kv *kv = kv_handle;
+	struct kv *kv = kv_handle, *part;
 	int rc = kv_begin(kv);
 
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);
-	rc = cancel_requests(kv, arg);
+	for (unsigned i = 0; (part = kv_part(kv, i)); i++)
+		rc += cancel_requests(part, arg);
+	if (kv->nodes)
+		rc += kv_route_drop(kv, ask_is_of, arg, true);
 	kv_leave(kv);
 	return rc;
 }

@@ -71,6 +71,42 @@ static int scan_check(const struct kv *kv, const void *prefix, size_t prefix_len
 	return 0;
 }
 
+/* The next server that the table has, from the i-th on; NULL: there is none. */
+static struct kv *next_part(const struct kv *kv, unsigned *i)
+{
+	struct kv *part = kv_part(kv, *i);
+
+	while (part && part->retired)
+		part = kv_part(kv, ++*i);
+	return part;
+}
+
+#define NODE_SHIFT 56 /* of a cluster's cursor: above is which server it is of, below is that one's */
+
+static int scan_page_of_nodes(struct kv *kv, uint64_t *cursor, uint64_t *from, struct ask *ask, kv_scan_callback each,
+			      void *arg, int *count)
+{
+	unsigned i = (unsigned)(*cursor >> NODE_SHIFT);
+	struct kv *part = next_part(kv, &i);
+	uint64_t next = 0;
+	int rc = 0;
+
+	*count = 0;
+	*from = i == *cursor >> NODE_SHIFT ? *cursor & ((1ull << NODE_SHIFT) - 1) : 0;
+	if (part)
+		rc = scan_page(part, &next, ask, each, arg, count);
+	if (rc == 0 && next >> NODE_SHIFT)
+		rc = log_fail(-EPROTO, "kv", "the server at %s sent a cursor that is none", part->server);
+	if (rc != 0)
+		return rc;
+	if (part && !next) {
+		i++;
+		part = next_part(kv, &i);
+	}
+	*cursor = part ? (uint64_t)i << NODE_SHIFT | next : 0;
+	return 0;
+}
+
 int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix_len, unsigned limit,
 	    kv_scan_callback each, void *arg)
 {
@@ -90,11 +126,30 @@ int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix
 		return rc;
 	from = *cursor;
 	ask.head = &from;
-	rc = scan_page(kv_handle, cursor, &ask, each, arg, &count);
+	if (((const struct kv *)kv_handle)->nodes)
+		rc = scan_page_of_nodes(kv_handle, cursor, &from, &ask, each, arg, &count);
+	else
+		rc = scan_page(kv_handle, cursor, &ask, each, arg, &count);
 	return rc != 0 ? rc : count;
 }
 
-int kv_each(void *kv_handle, const void *prefix, size_t prefix_len, kv_scan_callback each, void *arg)
+/* A walk of the keys of one server after the other: the others' go on where one cannot be reached. */
+struct walk {
+	kv_scan_callback each;
+	void *arg;
+	bool stopped; /* by the callback */
+};
+
+static int walk_key(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+{
+	struct walk *walk = arg;
+	int rc = walk->each(walk->arg, key, key_len, meta);
+
+	walk->stopped = rc != 0;
+	return rc;
+}
+
+static int each_of_part(struct kv *kv, const void *prefix, size_t prefix_len, struct walk *walk)
 {
 	uint64_t cursor = 0;
 	struct ask ask = {.op = WIRE_OP_SCAN,
@@ -102,38 +157,63 @@ int kv_each(void *kv_handle, const void *prefix, size_t prefix_len, kv_scan_call
 			  .head_len = sizeof(cursor),
 			  .value = prefix,
 			  .value_len = prefix_len};
-	int rc = scan_check(kv_handle, prefix, prefix_len, each), count;
+	int rc, count;
 
-	if (rc != 0)
-		return rc;
 	do {
-		rc = scan_page(kv_handle, &cursor, &ask, each, arg, &count);
+		rc = scan_page(kv, &cursor, &ask, walk_key, walk, &count);
 	} while (rc == 0 && cursor);
 	return rc;
 }
 
-int kv_delete_all(void *kv_handle, uint64_t *deleted)
+int kv_each(void *kv_handle, const void *prefix, size_t prefix_len, kv_scan_callback each, void *arg)
+{
+	struct walk walk = {each, arg, false};
+	int rc = scan_check(kv_handle, prefix, prefix_len, each), first = 0;
+	struct kv *part;
+
+	if (rc != 0)
+		return rc;
+	for (unsigned i = 0; !walk.stopped && (part = next_part(kv_handle, &i)); i++) {
+		rc = each_of_part(part, prefix, prefix_len, &walk);
+		first = first == 0 || walk.stopped ? rc : first;
+	}
+	return first;
+}
+
+static int delete_all_of_part(struct kv *kv, uint64_t *deleted)
 {
 	struct {
 		uint64_t cursor, deleted;
 	} flushed = {0};
 	struct ask ask = {.op = WIRE_OP_FLUSH, .head = &flushed.cursor, .head_len = sizeof(flushed.cursor)};
-	uint64_t sum = 0;
-	int rc;
 
 	do {
 		struct kv_call call = {.want_value = true};
+		int rc = kv_call(kv, kv_begin(kv), &ask, &call);
 
-		rc = kv_call(kv_handle, kv_begin(kv_handle), &ask, &call);
 		if (rc != 0)
 			return rc;
 		memcpy(&flushed, call.value, sizeof(flushed));
 		value_release(call.value);
-		sum += flushed.deleted;
+		*deleted += flushed.deleted;
 	} while (flushed.cursor);
-	if (deleted)
-		*deleted = sum;
 	return 0;
+}
+
+int kv_delete_all(void *kv_handle, uint64_t *deleted)
+{
+	int rc = kv_begin(kv_handle), first = rc;
+	uint64_t sum = 0;
+	struct kv *part;
+
+	for (unsigned i = 0; rc == 0 && (part = next_part(kv_handle, &i)); i++) {
+		int failed = delete_all_of_part(part, &sum);
+
+		first = first == 0 ? failed : first;
+	}
+	if (first == 0 && deleted)
+		*deleted = sum;
+	return first;
 }
 
 /* Keys of a page, deleted while the next one is asked for. The caller may have given up before the last answer. */
@@ -215,19 +295,42 @@ int kv_delete_prefix(void *kv_handle, const void *prefix, size_t prefix_len, uin
 	return kv_end(kv_handle, rc, "kv_delete_prefix");
 }
 
-int kv_info(void *kv_handle, struct kv_info *info)
+static int info_of_part(struct kv *kv, struct wire_info *wire)
 {
 	struct ask ask = {.op = WIRE_OP_INFO};
 	struct kv_call call = {.want_value = true};
-	struct wire_info wire;
-	int rc = kv_begin_given(kv_handle, info, "kv_info needs a place for what the server tells");
+	int rc = kv_call(kv, kv_begin(kv), &ask, &call);
 
-	rc = kv_call(kv_handle, rc, &ask, &call);
 	if (rc != 0)
 		return rc;
-	memcpy(&wire, call.value, sizeof(wire));
+	memcpy(wire, call.value, sizeof(*wire));
 	value_release(call.value);
-	*info = (struct kv_info){wire.key_max,     wire.eager_max, wire.value_max, wire.keys,      wire.bytes_used,
-				 wire.bytes_total, wire.hits,      wire.misses,    wire.evictions, wire.expired};
 	return 0;
+}
+
+int kv_info(void *kv_handle, struct kv_info *info)
+{
+	struct kv_info sum = {UINT64_MAX, UINT64_MAX, UINT64_MAX, 0, 0, 0, 0, 0, 0, 0};
+	int rc = kv_begin_given(kv_handle, info, "kv_info needs a place for what the server tells");
+	struct wire_info of;
+	struct kv *part;
+
+	for (unsigned i = 0; rc == 0 && (part = next_part(kv_handle, &i)); i++) {
+		rc = info_of_part(part, &of);
+		if (rc != 0)
+			break;
+		sum = (struct kv_info){MIN(sum.key_max, of.key_max),
+				       MIN(sum.eager_max, of.eager_max),
+				       MIN(sum.value_max, of.value_max),
+				       sum.keys + of.keys,
+				       sum.bytes_used + of.bytes_used,
+				       sum.bytes_total + of.bytes_total,
+				       sum.hits + of.hits,
+				       sum.misses + of.misses,
+				       sum.evictions + of.evictions,
+				       sum.expired + of.expired};
+	}
+	if (rc == 0)
+		*info = sum;
+	return rc;
 }

@@ -50,9 +50,15 @@ static struct batch *next_of(struct kv_watch *w)
 
 bool kv_watch_filled(const struct kv *kv)
 {
-	const struct kv_watch *w = kv->watching;
+	const struct kv *part;
 
-	return w && (w->error || !batch_is_empty(&w->batch[0]) || !batch_is_empty(&w->batch[1]));
+	for (unsigned i = 0; (part = kv_part(kv, i)); i++) {
+		const struct kv_watch *w = part->watching;
+
+		if (w && (w->error || !batch_is_empty(&w->batch[0]) || !batch_is_empty(&w->batch[1])))
+			return true;
+	}
+	return false;
 }
 
 void kv_watch_free(struct kv *kv)
@@ -222,6 +228,8 @@ static int watch_begin(struct kv *kv, const void *prefix, size_t prefix_len, uns
 
 	if (kv->closed)
 		return -ENOTCONN;
+	if (kv_readable(prefix, prefix_len, "the prefix") != 0)
+		return -EFAULT;
 	if (kv->taking && !kv->watches)
 		return log_fail(-EOPNOTSUPP, "kv", "the server at %s tells of no events: it is an older one",
 				kv->server);
@@ -245,15 +253,46 @@ static int watch_begin(struct kv *kv, const void *prefix, size_t prefix_len, uns
 	return 0;
 }
 
+static bool watches(const struct kv *kv)
+{
+	return kv->watching && kv->watching->kinds;
+}
+
+void kv_watch_follow(struct kv *kv)
+{
+	struct kv_nodes *nodes = kv->nodes;
+
+	for (unsigned i = 0; i < nodes->count; i++) {
+		struct kv *part = nodes->member[i];
+		unsigned kinds = part->retired ? 0 : nodes->kinds;
+
+		if (kinds || watches(part))
+			watch_begin(part, nodes->prefix, nodes->prefix_len, kinds);
+	}
+}
+
+/* Servers that come later watch too. */
+static void watch_note(struct kv_nodes *nodes, const void *prefix, size_t prefix_len, unsigned kinds)
+{
+	nodes->kinds = kinds;
+	nodes->prefix_len = prefix_len;
+	if (prefix_len)
+		memcpy(nodes->prefix, prefix, prefix_len);
+}
+
 int kv_watch(void *kv_handle, const void *prefix, size_t prefix_len, unsigned kinds)
 {
-	struct kv *kv = kv_handle;
+	struct kv *kv = kv_handle, *part;
 	int rc = watch_check(kv, prefix, prefix_len, kinds);
 
 	if (rc != 0)
 		return rc;
 	kv_enter(kv);
-	rc = kinds || (kv->watching && kv->watching->kinds) ? watch_begin(kv, prefix, prefix_len, kinds) : 0;
+	if (kv->nodes)
+		watch_note(kv->nodes, prefix, prefix_len, kinds);
+	for (unsigned i = 0; rc == 0 && (part = kv_part(kv, i)); i++)
+		if (!part->retired && (kinds || watches(part)))
+			rc = watch_begin(part, prefix, prefix_len, kinds);
 	kv_leave(kv);
 	return kv_end(kv, rc, "kv_watch");
 }
@@ -299,17 +338,37 @@ static size_t events_take(struct kv *kv, struct kv_event *out, size_t count)
 	return n;
 }
 
+/* The same of all servers, each in its turn the first. */
+static size_t events_take_all(struct kv *kv, struct kv_event *out, size_t count)
+{
+	unsigned parts = kv->nodes ? kv->nodes->count : 1, first = kv->nodes ? kv->nodes->next++ : 0;
+	size_t n = 0;
+
+	for (unsigned i = 0; i < parts && n < count; i++) {
+		struct kv *part = kv_part(kv, (first + i) % parts);
+
+		n += part->watching ? events_take(part, out + n, count - n) : 0;
+	}
+	return n;
+}
+
 /* Why none will come; 0: they may. */
 static int watch_over(struct kv *kv)
 {
-	struct kv_watch *w = kv->watching;
-	int error = w ? w->error : 0;
+	bool watched = false;
+	struct kv *part;
 
-	if (error) {
-		w->error = 0;
-		return error;
+	for (unsigned i = 0; (part = kv_part(kv, i)); i++) {
+		struct kv_watch *w = part->watching;
+		int error = w ? w->error : 0;
+
+		if (error) {
+			w->error = 0;
+			return error;
+		}
+		watched |= watches(part);
 	}
-	if (!w || !w->kinds)
+	if (!watched)
 		return log_fail(-EINVAL, "kv", "kv_events needs a watch, which kv_watch begins");
 	return 0;
 }
@@ -317,7 +376,11 @@ static int watch_over(struct kv *kv)
 /* How long to wait; 0 where there are events, or will be none. */
 static uint64_t events_wait(const struct kv *kv, uint64_t until, uint64_t now)
 {
-	if (!kv->watching || !kv->watching->kinds || kv_watch_filled(kv) || now >= until)
+	bool watched = false;
+
+	for (unsigned i = 0; kv_part(kv, i); i++)
+		watched |= watches(kv_part(kv, i));
+	if (!watched || kv_watch_filled(kv) || now >= until)
 		return 0;
 	return until == TIME_NEVER ? UINT64_MAX : (until - now) / TIME_US + 1;
 }
@@ -341,7 +404,7 @@ int64_t kv_events(void *kv_handle, struct kv_event *events, size_t count, uint64
 		if (rc == -EDEADLK)
 			return rc;
 		kv_enter(kv);
-		n = kv->watching ? events_take(kv, events, count) : 0;
+		n = events_take_all(kv, events, count);
 		if (n == 0 && rc >= 0)
 			rc = watch_over(kv);
 		kv_leave(kv);

@@ -25,14 +25,14 @@ struct column {
 	bool blocks; /* of requests of blocks alone */
 };
 
-static double elapsed(const struct bench_result *r)
+static double result_elapsed(const struct bench_result *r)
 {
 	return r->begin < r->end ? (double)(r->end - r->begin) / 1e9 : 0;
 }
 
 double bench_per_second(const struct bench_result *r)
 {
-	return elapsed(r) > 0 ? (double)r->operations / elapsed(r) : 0;
+	return result_elapsed(r) > 0 ? (double)r->operations / result_elapsed(r) : 0;
 }
 
 static double bytes_per_second(const struct bench_result *r)
@@ -50,37 +50,37 @@ static double size_bytes(const struct bench_result *r)
 	return (double)r->size;
 }
 
-static double operations(const struct bench_result *r)
+static double result_operations(const struct bench_result *r)
 {
 	return (double)r->operations;
 }
 
-static double keys(const struct bench_result *r)
+static double result_keys(const struct bench_result *r)
 {
 	return (double)r->keys;
 }
 
-static double depth(const struct bench_result *r)
+static double result_depth(const struct bench_result *r)
 {
 	return (double)r->depth;
 }
 
-static double misses(const struct bench_result *r)
+static double result_misses(const struct bench_result *r)
 {
 	return (double)r->misses;
 }
 
-static double blocks(const struct bench_result *r)
+static double result_blocks(const struct bench_result *r)
 {
 	return (double)r->blocks;
 }
 
-static double hits(const struct bench_result *r)
+static double result_hits(const struct bench_result *r)
 {
 	return (double)r->hits;
 }
 
-static double unsent(const struct bench_result *r)
+static double result_unsent(const struct bench_result *r)
 {
 	return (double)r->unsent;
 }
@@ -90,7 +90,7 @@ static double at_seconds(const struct bench_result *r)
 	return (double)r->at / 1e9;
 }
 
-static double mismatches(const struct bench_result *r)
+static double result_mismatches(const struct bench_result *r)
 {
 	return (double)r->mismatches;
 }
@@ -142,8 +142,8 @@ static double us_max(const struct bench_result *r)
 
 static const struct column columns[] = {
 	{"bytes", 9, "size_bytes", size_bytes, 0},
-	{NULL, 0, "operations", operations},
-	{NULL, 0, "elapsed_seconds", elapsed},
+	{NULL, 0, "operations", result_operations},
+	{NULL, 0, "elapsed_seconds", result_elapsed},
 	{"ops/s", 11, "ops_per_second", bench_per_second, 0},
 	{NULL, 0, "bytes_per_second", bytes_per_second},
 	{"MiB/s", 9, NULL, mib_per_second, 1},
@@ -153,13 +153,13 @@ static const struct column columns[] = {
 	{"p99 us", 9, "rtt_us_p99", us_p99, 1},
 	{"p99.9 us", 9, "rtt_us_p99_9", us_p99_9, 1},
 	{"max us", 10, "rtt_us_max", us_max, 1},
-	{NULL, 0, "keys", keys, .whole = true},
-	{NULL, 0, "depth", depth},
-	{NULL, 0, "mismatches", mismatches, .whole = true},
-	{NULL, 0, "misses", misses, .whole = true},
-	{NULL, 0, "unsent", unsent, .whole = true},
-	{NULL, 0, "blocks", blocks, .blocks = true},
-	{NULL, 0, "hits", hits, .blocks = true},
+	{NULL, 0, "keys", result_keys, .whole = true},
+	{NULL, 0, "depth", result_depth},
+	{NULL, 0, "mismatches", result_mismatches, .whole = true},
+	{NULL, 0, "misses", result_misses, .whole = true},
+	{NULL, 0, "unsent", result_unsent, .whole = true},
+	{NULL, 0, "blocks", result_blocks, .blocks = true},
+	{NULL, 0, "hits", result_hits, .blocks = true},
 	{NULL, 0, "at_seconds", at_seconds},
 	{NULL, 0, "cpu_user_seconds", cpu_user, .whole = true},
 	{NULL, 0, "cpu_system_seconds", cpu_system, .whole = true},
@@ -338,7 +338,7 @@ void bench_result_init(struct bench_result *result, const char *op)
 	result->begin = TIME_NEVER;
 }
 
-static double seconds(struct timeval tv)
+static double timeval_seconds(struct timeval tv)
 {
 	return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
 }
@@ -348,8 +348,8 @@ void ctl_usage_add(struct ctl_usage *usage, int sign)
 	struct rusage now;
 
 	getrusage(RUSAGE_SELF, &now);
-	usage->user += sign * seconds(now.ru_utime);
-	usage->system += sign * seconds(now.ru_stime);
+	usage->user += sign * timeval_seconds(now.ru_utime);
+	usage->system += sign * timeval_seconds(now.ru_stime);
 }
 
 void bench_result_merge(struct bench_result *into, const struct bench_result *from)

@@ -1,5 +1,6 @@
 /* kv.c: "bench kv": its options, and one phase after the other: fill, measure, delete. */
 #include "ctl/bench/kv.h"
+#include "cluster/cluster.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
@@ -197,7 +198,7 @@ static void choose_numbers(void)
 	uint64_t each = MAX(bench.size, 1ull) * bench.clients, fill, room;
 	char text[2][32];
 
-	bench_kv.large = bench.size > WIRE_INLINE_MAX;
+	bench_kv.unordered = bench.size > WIRE_INLINE_MAX || cluster_is_named(bench.server, NULL);
 	bench_kv.depth = MAX(1ull, MIN(bench.depth, FLIGHT_MAX / each));
 	bench_kv.keys = (uint32_t)keys_wanted;
 	if (!keys_wanted)
@@ -210,7 +211,7 @@ static void choose_numbers(void)
 			ctl_command_name(), units_human_size((double)fill, text[0]),
 			units_human_size((double)room, text[1]));
 	/* A get that was overtaken must not meet the next value of its key. */
-	if (bench_kv.large)
+	if (bench_kv.unordered)
 		bench_kv.depth = MIN(bench_kv.depth, (uint64_t)bench_kv.keys);
 	bench.keys = bench_kv.keys;
 	bench.key_bytes = bench_kv.lane[0].key_len;

@@ -65,7 +65,7 @@ struct bench_kv {
 	uint64_t interval;    /* of --interval, 0: none, or nothing is measured in this phase */
 	uint64_t ttl_us;      /* of the keys; 0: none */
 	uint32_t eager_limit; /* of the options; 0: the default */
-	bool large;           /* values do not fit the answer */
+	bool unordered;       /* values do not fit the answer, or come from several servers */
 	bool lost;            /* a connection ended */
 };
 

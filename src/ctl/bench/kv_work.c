@@ -5,7 +5,7 @@
  * The loop must cost less than the requests that it measures: keys and values are made beforehand, nothing is
  * allocated, and the clock is read once a turn. Small requests of a connection are answered in order. So the number
  * of an answer gives its key, its expected value and, by the stamps of the turns, its round trip. Large values may
- * overtake each other: there each get has a ticket with the expected value.
+ * overtake each other, and so may those of several servers: there each get has a ticket with the expected value.
  *
  * With --rate a request has an intended time, by its number alone, and its latency begins there, sent or not: a server
  * that stops for a second has slowed down a second's requests, not one.
@@ -64,7 +64,7 @@ static void lane_get_done(void *arg, int status, const void *value, size_t len)
 		lane->worker->thread.result.mismatches++;
 }
 
-static void lane_large_done(void *arg, int status, const void *value, size_t len)
+static void lane_unordered_done(void *arg, int status, const void *value, size_t len)
 {
 	struct ticket *ticket = arg;
 	struct lane *lane = ticket->lane;
@@ -86,11 +86,11 @@ static int lane_get(struct lane *lane, const char *key, uint32_t window)
 	struct ticket *ticket = lane->ticket;
 	int rc;
 
-	if (likely(!bench_kv.large))
+	if (likely(!bench_kv.unordered))
 		return kv_submit_get(lane->kv, key, lane->key_len, lane_get_done, lane);
 	ticket->window = window;
 	lane->ticket = ticket->next; /* before: it may be answered within */
-	rc = kv_submit_get(lane->kv, key, lane->key_len, lane_large_done, ticket);
+	rc = kv_submit_get(lane->kv, key, lane->key_len, lane_unordered_done, ticket);
 	if (rc != 0)
 		lane->ticket = ticket;
 	return rc;

@@ -360,9 +360,9 @@ static int command_bench(const struct ctl_arguments *arguments)
 	rdma_options options;
 	rdma_context *ctx;
 
-	if (!getenv("RDMA_RANK"))
+	if (!rdma_launcher())
 		return run_alone();
-	ctl_peer_options(&options); /* a rank of rdmarun */
+	ctl_peer_options(&options); /* a rank of rdmarun or another launcher */
 	options.max_peers = RDMACTL_PEERS_MAX;
 	ctx = rdma_init_options(NULL, 0, false, &options);
 	return finish_group(ctx, ctx ? rdma_group_run(ctx) : NULL, false);

@@ -274,6 +274,10 @@ static const struct error_row rows[] = {
 	{5009, SEVERITY_WARNING, "the daemon does not offer the gpu service",
 	 "its program is not installed, or there is no GPU where gpu.backend asks for one",
 	 "apt-get install rdmad-gpu; rdmactl doctor; or services without gpu in rdmad.conf"},
+	{5010, SEVERITY_RDMA, "rdmad waits for an RDMA device",
+	 "listen names an address with rdma:// that no device has: its driver loads late, its link is down, or the "
+	 "address is another",
+	 "rdma link; ip address: rdmad listens there within seconds when a device has it"},
 	{6001, SEVERITY_FAILURE, "the connection is refused",
 	 "no rdmad runs there, or it listens on another address or port",
 	 "rdmactl doctor HOST; there: rdmactl status; rdmad"},
@@ -362,7 +366,7 @@ static int print_manual(void)
 	fputs(".\\\" Printed by rdmactl explain --manual.\n.Dd November 28, 2026\n.Dt RDMAD-ERRORS 7\n.Os\n.Sh NAME\n"
 	      ".Nm rdmad-errors\n.Nd what the numbers of errors mean\n.Sh DESCRIPTION\nFindings of\n"
 	      ".Cm rdmactl doctor\nand frequent messages of\n.Xr rdmad 8\nand\n.Xr rdmactl 1\n"
-	      "have a number, under which their cause and a command that mends it stand here;\n"
+	      "have a number.\nTheir cause and a command that mends it stand under it here;\n"
 	      ".Cm rdmactl explain Ar number\nsays the same.\nWords in capitals stand for names of the machine.\n.Bl "
 	      "-tag -width "
 	      "Ds\n",

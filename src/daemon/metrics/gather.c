@@ -148,8 +148,9 @@ static json_t *process_json(const struct daemon *d)
 static json_t *devices_json(const struct daemon *d)
 {
 	const struct daemon_fabric *f = fabrics_device(d);
+	char names[512];
 
-	return f ? json_string(fabric_devices(f->fabric)) : NULL;
+	return f ? json_string(fabric_devices(f->fabric, names, sizeof(names))) : NULL;
 }
 
 static enum metrics_state state_of(const struct daemon *d)

@@ -136,7 +136,7 @@ static struct bufferevent *visitor_came(struct event_base *base, void *arg)
 /*
  * Requests
  */
-static void answer(struct evhttp_request *request, int status, const char *type, const char *text, size_t length)
+static void http_answer(struct evhttp_request *request, int status, const char *type, const char *text, size_t length)
 {
 	struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
 	struct evbuffer *body = evbuffer_new();
@@ -156,7 +156,7 @@ static void answer_line(struct evhttp_request *request, int status, const char *
 	char text[256];
 	int n = snprintf(text, sizeof(text), "%s\n", line);
 
-	answer(request, status, "text/plain; charset=utf-8", text, (size_t)n);
+	http_answer(request, status, "text/plain; charset=utf-8", text, (size_t)n);
 }
 
 static bool wants_openmetrics(struct evhttp_request *request)
@@ -173,10 +173,10 @@ static void answer_metrics(struct evhttp_request *request, json_t *from)
 	char *text = metrics_text(from, open, &length);
 
 	if (text)
-		answer(request, 200,
-		       open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
-			    : "text/plain; version=0.0.4; charset=utf-8",
-		       text, length);
+		http_answer(request, 200,
+			    open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+				 : "text/plain; version=0.0.4; charset=utf-8",
+			    text, length);
 	else
 		answer_line(request, 500, "no memory");
 	free(text);

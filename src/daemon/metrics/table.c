@@ -104,7 +104,8 @@ const struct metric metrics[] = {
 	COUNTER("rdmad_request_errors_total", "service,reason",
 	      "Requests that were answered with an error. A missing key is none.",
 	      {"kv,error", "counters.kv_errors"}, {"kv,denied", "counters.kv_denied"},
-	      {"kv,quota", "counters.kv_over_quota"}, {"gpu,error", "counters.gpu_errors"},
+	      {"kv,quota", "counters.kv_over_quota"}, {"kv,elsewhere", "counters.kv_elsewhere"},
+	      {"gpu,error", "counters.gpu_errors"},
 	      {"gpu,refused", "counters.gpu_refused"}, {"channel,refused", "counters.channel_refused"},
 	      {"peer,refused", "counters.peer_refused"}, {"memcached,too_large", "counters.memcached_store_too_large"},
 	      {"memcached,full", "counters.memcached_store_no_memory"}),
@@ -147,6 +148,12 @@ const struct metric metrics[] = {
 	COUNTER("rdmad_kv_moved_total", "", "Values that were moved in memory to make room.", ONE("store.moves")),
 	COUNTER("rdmad_kv_refused_total", "reason", "Writes that were refused: there was no memory.",
 	      {"full", "store.out_of_memory"}),
+	GAUGE("rdmad_cluster_epoch", "", "Epoch of the cluster's table that is served; absent where there is none.",
+	      ONE("cluster.epoch")),
+	GAUGE("rdmad_cluster_slots", "state",
+	      "Slots: this server's by the table, slots that wait for a sweep, and those with keys of before they "
+	      "were given away.",
+	      {"own", "cluster.slots"}, {"waiting", "cluster.waiting_slots"}, {"sweeping", "cluster.sweeping_slots"}),
 	GAUGE("rdmad_client_used_bytes", "client", "What clients have stored whose number of bytes is limited.",
 	      ONE("stored_bytes.*")),
 

@@ -135,7 +135,7 @@ static void add_label(struct text *t, const char *value, size_t n)
 }
 
 /* As deep as the table's path is. */
-static void walk(struct text *t, const json_t *at, const char *path)
+static void walk_path(struct text *t, const json_t *at, const char *path)
 {
 	size_t n = strcspn(path, ".");
 	const char *rest = path + n + (path[n] == '.');
@@ -148,11 +148,11 @@ static void walk(struct text *t, const json_t *at, const char *path)
 		json_object_foreach(object, name, member)
 		{
 			add_label(t, name, strlen(name));
-			walk(t, member, rest);
+			walk_path(t, member, rest);
 			t->labels--;
 		}
 	} else {
-		walk(t, json_object_getn(object, path, n), rest);
+		walk_path(t, json_object_getn(object, path, n), rest);
 	}
 }
 
@@ -167,7 +167,7 @@ static void put_family(struct text *t, const json_t *from)
 			add_label(t, value, n);
 			value += n + (value[n] == ',');
 		}
-		walk(t, from, s->path);
+		walk_path(t, from, s->path);
 	}
 }
 

@@ -15,6 +15,8 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 int soft_domain_create(struct fabric *fabric, struct fabric_domain **out)
 {
@@ -110,7 +112,7 @@ static int soft_slot_fill(struct soft_domain *d, struct soft_region *r, uint64_t
 	if (index >= 0) {
 		slot = soft_slot_at(d, index);
 		slot->generation = soft_slot_generation(d, slot->generation);
-		slot->start = (uintptr_t)r->base.addr;
+		slot->start = (uintptr_t)r->base.addr + r->base.elsewhere;
 		slot->len = r->base.len;
 		slot->access = r->base.access;
 		slot->only = only;
@@ -126,7 +128,7 @@ static int soft_region_open(struct soft_domain *d, struct soft_region *r, void *
 {
 	int rc;
 
-	r->base = (struct fabric_region){d->base.ops, addr, len, access};
+	r->base = (struct fabric_region){d->base.ops, addr, len, access, r->base.elsewhere};
 	r->domain = d;
 	rc = soft_slot_fill(d, r, only);
 	if (rc != 0)
@@ -149,6 +151,52 @@ int soft_register(struct fabric_domain *domain, void *addr, size_t len, unsigned
 	}
 	*out = &r->base;
 	return 0;
+}
+
+/* A processor moves the bytes, so it needs a way to them. The address that peers name is that of the mapping, and
+ * nothing else here knows the other one. */
+static int soft_map(struct soft_region *r, const struct fabric_dmabuf *dmabuf, const void *addr, size_t len,
+		    unsigned access)
+{
+	size_t before = dmabuf->offset % (uint64_t)sysconf(_SC_PAGESIZE);
+	int protection = PROT_READ | (access & FABRIC_LOCAL_WRITE ? PROT_WRITE : 0);
+	void *map = mmap(NULL, before + len, protection, MAP_SHARED, dmabuf->fd, (off_t)(dmabuf->offset - before));
+
+	if (map == MAP_FAILED)
+		return log_fail(
+			-EOPNOTSUPP, "soft",
+			"the dmabuf cannot be mapped (%m), and without an RDMA device a processor would move its "
+			"bytes: connect by rdma://, or copy them to memory of the host and use that");
+	r->map = map;
+	r->map_len = before + len;
+	r->base.elsewhere = (uintptr_t)map + before - (uintptr_t)addr;
+	return 0;
+}
+
+static void soft_unmap(const struct soft_region *r)
+{
+	if (r->map)
+		munmap(r->map, r->map_len);
+}
+
+int soft_register_dmabuf(struct fabric_domain *domain, const struct fabric_dmabuf *dmabuf, void *addr, size_t len,
+			 unsigned access, struct fabric_region **out)
+{
+	struct soft_region *r = calloc(1, sizeof(*r));
+	int rc;
+
+	if (!r)
+		return -ENOMEM;
+	rc = soft_map(r, dmabuf, addr, len, access);
+	if (rc == 0)
+		rc = soft_region_open(container_of(domain, struct soft_domain, base), r, addr, len, access, 0);
+	if (rc == 0) {
+		*out = &r->base;
+		return 0;
+	}
+	soft_unmap(r);
+	free(r);
+	return rc;
 }
 
 /* Wait until no queue is in the section that it was in at the call. */
@@ -188,6 +236,7 @@ void soft_deregister(struct fabric_region *region)
 	struct soft_region *r = container_of(region, struct soft_region, base);
 
 	soft_region_close(r);
+	soft_unmap(r);
 	free(r);
 }
 

@@ -63,9 +63,10 @@ static void soft_request_limits(const struct fabric_request *request, struct fab
 	soft_limits(NULL, limits);
 }
 
-static const char *soft_devices(const struct fabric *fabric)
+static char *soft_devices(const struct fabric *fabric, char *buf, size_t size)
 {
-	return "tcp, unix";
+	snprintf(buf, size, "tcp, unix");
+	return buf;
 }
 
 uint32_t soft_ring_size(uint32_t depth)
@@ -565,6 +566,7 @@ const struct fabric_provider fabric_soft = {
 	.disconnect = soft_disconnect,
 	.endpoint_destroy = soft_endpoint_destroy,
 	.register_memory = soft_register,
+	.register_dmabuf = soft_register_dmabuf,
 	.deregister = soft_deregister,
 	.region_rkey = soft_rkey,
 	.window_open = soft_window_open,

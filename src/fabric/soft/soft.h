@@ -92,6 +92,8 @@ struct soft_region {
 	struct fabric_region base;
 	struct soft_domain *domain;
 	uint32_t key;
+	void *map; /* of a dmabuf; NULL: it is none */
+	size_t map_len;
 };
 
 struct soft_window {
@@ -526,6 +528,8 @@ bool soft_region_check(const struct soft_endpoint *ep, struct soft_domain *d, ui
 int soft_domain_create(struct fabric *fabric, struct fabric_domain **out);
 void soft_domain_destroy(struct fabric_domain *domain);
 int soft_register(struct fabric_domain *domain, void *addr, size_t len, unsigned access, struct fabric_region **out);
+int soft_register_dmabuf(struct fabric_domain *domain, const struct fabric_dmabuf *dmabuf, void *addr, size_t len,
+			 unsigned access, struct fabric_region **out);
 void soft_deregister(struct fabric_region *region);
 uint32_t soft_rkey(const struct fabric_region *region, const struct fabric_endpoint *endpoint);
 int soft_window_open(struct fabric_endpoint *endpoint, const struct fabric_region *region, void *addr, size_t len,

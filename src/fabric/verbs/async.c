@@ -44,6 +44,13 @@ void verbs_unwatch_queue(struct verbs_queue *q)
 	verbs_list_remove(&q->watched);
 }
 
+void verbs_queue_counted(struct verbs_queue *q)
+{
+	pthread_mutex_lock(&watch_lock);
+	q->count++;
+	pthread_mutex_unlock(&watch_lock);
+}
+
 /* Tell the owner of a queue pair, in whatever thread it lives: the device gave it up, or it takes no receive any
  * more. */
 static void verbs_report_qp(const struct ibv_async_event *event)
@@ -214,6 +221,7 @@ static void verbs_listeners_lose(struct verbs_queue *q)
 
 void verbs_queue_take_losses(struct verbs_queue *q)
 {
+	verbs_queue_follow(q);
 	for (unsigned i = 0; i < q->count; i++) {
 		struct verbs_cq *cq = &q->cq[i];
 		const char *failure = atomic_load(&cq->failure);
@@ -241,8 +249,12 @@ void verbs_cm_lose(struct verbs_queue *q, const char *why)
 		verbs_cq_lose(&q->cq[i], why);
 }
 
-int verbs_cq_ready(struct verbs_cq *cq)
+int verbs_device_ready(struct verbs_queue *q, unsigned device)
 {
+	struct verbs_cq *cq = &q->cq[device];
+
+	if (unlikely(device >= q->count))
+		return -EIO;
 	if (likely(!cq->lost))
 		return 0;
 	if (cq->removed || cq->queue->cm_lost)
@@ -254,5 +266,5 @@ int verbs_ready(struct fabric_queue *queue, const struct fabric_request *request
 {
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
 
-	return verbs_cq_ready(&q->cq[container_of(request, struct verbs_request, base)->device]);
+	return verbs_device_ready(q, container_of(request, struct verbs_request, base)->device);
 }

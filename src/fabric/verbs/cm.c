@@ -114,11 +114,14 @@ int verbs_listen(struct fabric_queue *queue, const struct sockaddr *sa, socklen_
 		 struct fabric_listener **out)
 {
 	struct verbs_queue *q = container_of(queue, struct verbs_queue, base);
-	struct verbs_listener *l = q->cm_lost ? NULL : calloc(1, sizeof(*l));
+	struct verbs_listener *l;
 	int rc;
 
+	if (q->cm_lost || !q->events)
+		return -ENODEV;
+	l = calloc(1, sizeof(*l));
 	if (!l)
-		return q->cm_lost ? -ENODEV : -ENOMEM;
+		return -ENOMEM;
 	*l = (struct verbs_listener){
 		.base.ops = queue->ops, .owner.kind = VERBS_LISTENER, .queue = q, .context = context, .len = len};
 	rc = verbs_copy_address(sa, len, &l->at);
@@ -195,7 +198,7 @@ static int verbs_take_request(struct verbs_queue *q, struct verbs_domain *domain
 			      const struct fabric_endpoint_attr *attr, struct verbs_endpoint **out)
 {
 	struct verbs_endpoint *ep;
-	int rc = verbs_endpoint_new(q, domain, attr, VERBS_TAKEN, &ep);
+	int rc = q->events ? verbs_endpoint_new(q, domain, attr, VERBS_TAKEN, &ep) : -EIO;
 
 	if (rc != 0)
 		goto refuse;
@@ -297,6 +300,8 @@ int verbs_connect(struct fabric_queue *queue, struct fabric_domain *domain, cons
 
 	if (!rc && verbs_is_unspecified(&address))
 		rc = -EADDRNOTAVAIL;
+	if (!rc && !q->events)
+		rc = -ENODEV;
 	if (rc == 0)
 		rc = verbs_endpoint_new(q, container_of(domain, struct verbs_domain, base), attr, VERBS_RESOLVING, &ep);
 	if (rc != 0)

@@ -34,7 +34,9 @@ int verbs_wanted_parse(const char *text, struct verbs_wanted *out)
 
 int verbs_find_device(const struct verbs_fabric *fabric, const struct rdma_cm_id *id)
 {
-	for (unsigned i = 0; id->verbs && i < fabric->count; i++) {
+	unsigned count = atomic_load(&fabric->count);
+
+	for (unsigned i = 0; id->verbs && i < count; i++) {
 		const struct verbs_device *device = &fabric->device[i];
 
 		if (device->ctx != id->verbs)
@@ -191,60 +193,66 @@ bool verbs_device_init(struct verbs_device *device, struct ibv_context *ctx, uns
 	return false;
 }
 
-static void verbs_append(char *text, size_t size, const char *name)
+void verbs_append(char *text, size_t size, const char *name)
 {
 	size_t used = strlen(text);
 
 	snprintf(text + used, size - used, "%s%s", used ? ", " : "", name);
 }
 
-/* One that is wanted and can be used; else why not. */
-static bool verbs_device_add(struct verbs_fabric *fabric, struct ibv_context *ctx, const struct verbs_wanted *wanted,
-			     char why[static VERBS_REASON])
+bool verbs_is_wanted(const struct verbs_fabric *fabric, const char *name)
 {
-	struct verbs_device *device = &fabric->device[fabric->count];
-
-	snprintf(why, VERBS_REASON, "not asked for");
-	if (*wanted->name && strcmp(wanted->name, ibv_get_device_name(ctx->device)) != 0)
-		return false;
-	snprintf(why, VERBS_REASON, "there are more than %d", VERBS_MAX_DEVICES);
-	if (fabric->count == VERBS_MAX_DEVICES || !verbs_device_init(device, ctx, wanted->port, why)) {
-		log_info("verbs", "device %s is not used: %s", ibv_get_device_name(ctx->device), why);
-		return false;
-	}
-	fabric->count++;
-	verbs_append(fabric->names, sizeof(fabric->names), device->name);
-	return true;
+	return !*fabric->wanted.name || strcmp(fabric->wanted.name, name) == 0;
 }
 
 /* A word that two devices change is safe only where each of them minds the other. */
-static void verbs_atomics_join(struct verbs_fabric *fabric)
+static bool verbs_are_apart(const struct verbs_fabric *fabric, unsigned count)
 {
 	bool apart = false;
 
-	for (unsigned i = 0; i < fabric->count; i++)
+	for (unsigned i = 0; i < count; i++)
 		apart |= !fabric->device[i].global;
-	for (unsigned i = 0; fabric->count > 1 && i < fabric->count; i++)
-		fabric->device[i].atomics &= !apart;
+	return apart && count > 1;
+}
+
+bool verbs_device_add(struct verbs_fabric *fabric, struct ibv_context *ctx, enum verbs_presence presence,
+		      char why[static VERBS_REASON])
+{
+	unsigned count = atomic_load(&fabric->count);
+	struct verbs_device *device = &fabric->device[count];
+
+	snprintf(why, VERBS_REASON, "there are more than %d", VERBS_MAX_DEVICES);
+	if (count == VERBS_MAX_DEVICES || !verbs_device_init(device, ctx, fabric->wanted.port, why))
+		return false;
+	device->presence = presence;
+	device->used = presence == VERBS_PRESENT;
+	if (presence == VERBS_AWAY) {
+		device->ctx = NULL;
+		device->gone = true;
+		device->atomics &= !verbs_are_apart(fabric, count + 1); /* the others have what they promised */
+	}
+	atomic_store(&fabric->count, count + 1);
+	return true;
 }
 
 int verbs_devices_add(struct verbs_fabric *fabric, const char *wanted)
 {
 	char unused[512] = "", one[IBV_SYSFS_NAME_MAX + VERBS_REASON + 4], why[VERBS_REASON];
-	struct verbs_wanted only;
 
-	if (verbs_wanted_parse(wanted, &only) != 0) {
-		log_warn("verbs", "%s is no RDMA device: a name like mlx5_0, or with a port from 1 on, mlx5_0:2",
-			 wanted);
-		return -ENODEV;
-	}
 	for (struct ibv_context **ctx = fabric->contexts; *ctx; ctx++) {
-		if (verbs_device_add(fabric, *ctx, &only, why))
-			continue;
-		snprintf(one, sizeof(one), "%s (%s)", ibv_get_device_name((*ctx)->device), why);
+		const char *name = ibv_get_device_name((*ctx)->device);
+
+		snprintf(why, sizeof(why), "not asked for");
+		if (verbs_is_wanted(fabric, name)) {
+			if (verbs_device_add(fabric, *ctx, VERBS_PRESENT, why))
+				continue;
+			log_info("verbs", "device %s is not used: %s", name, why);
+		}
+		snprintf(one, sizeof(one), "%s (%s)", name, why);
 		verbs_append(unused, sizeof(unused), one);
 	}
-	verbs_atomics_join(fabric);
+	for (unsigned i = 0; i < fabric->count; i++)
+		fabric->device[i].atomics &= !verbs_are_apart(fabric, fabric->count);
 	if (fabric->count)
 		return 0;
 	if (!*unused)
@@ -277,10 +285,25 @@ void verbs_device_limits(const struct verbs_device *d, struct fabric_limits *lim
 void verbs_limits(const struct fabric *base, struct fabric_limits *limits)
 {
 	const struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
+	unsigned count = atomic_load(&fabric->count);
 	struct fabric_limits one;
 
+	if (!count) {
+		*limits = (struct fabric_limits){
+			.inline_size = VERBS_INLINE,
+			.max_send_depth = UINT32_MAX,
+			.max_recv_depth = UINT32_MAX,
+			.max_shared_depth = UINT32_MAX,
+			.max_completions = UINT32_MAX,
+			.max_reads = UINT8_MAX,
+			.write_imm = true,
+			.windows = true,
+			.shared = true,
+		};
+		return;
+	}
 	verbs_device_limits(&fabric->device[0], limits);
-	for (unsigned i = 1; i < fabric->count; i++) {
+	for (unsigned i = 1; i < count; i++) {
 		verbs_device_limits(&fabric->device[i], &one);
 		limits->inline_size = MIN(limits->inline_size, one.inline_size);
 		limits->max_send_depth = MAX(limits->max_send_depth, one.max_send_depth);

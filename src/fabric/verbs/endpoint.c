@@ -258,7 +258,7 @@ int verbs_endpoint_bind(struct verbs_endpoint *ep, unsigned device)
 {
 	struct verbs_device *d = &ep->queue->fabric->device[device];
 	const struct verbs_port *port = verbs_find_port(d, ep->id->port_num);
-	int rc = verbs_cq_ready(&ep->queue->cq[device]);
+	int rc = verbs_device_ready(ep->queue, device);
 
 	if (rc == 0)
 		rc = verbs_cq_reserve(&ep->queue->cq[device], verbs_endpoint_need(ep));

@@ -140,15 +140,17 @@ int verbs_queue_scratch(struct verbs_queue *q, uint32_t depth)
  * several devices receives are parked until a device has endpoints. The device that lacks most gets the next one. As
  * many stay parked as endpoints may take whose device is not known yet.
  */
-static int verbs_shared_create(struct verbs_queue *q, uint32_t depth)
+static int verbs_shared_grow(struct verbs_queue *q, uint32_t more)
 {
-	q->shared_free = q->shared_parked = VERBS_NO_SHARED;
-	q->shared = calloc(MAX(depth, 1u), sizeof(*q->shared));
-	if (!q->shared)
+	uint32_t depth = q->shared_depth + more;
+	struct verbs_shared *shared = realloc(q->shared, MAX(depth, 1u) * sizeof(*shared));
+
+	if (!shared)
 		return -ENOMEM;
+	q->shared = shared;
+	for (uint32_t i = depth; i-- > q->shared_depth; q->shared_free = i)
+		shared[i] = (struct verbs_shared){.next = q->shared_free};
 	q->shared_depth = depth;
-	for (uint32_t i = depth; i-- > 0; q->shared_free = i)
-		q->shared[i].next = q->shared_free;
 	return 0;
 }
 
@@ -388,16 +390,56 @@ static int verbs_cq_begin(struct verbs_cq *cq)
 	return rc;
 }
 
-static int verbs_cq_setup(struct verbs_cq *cq, const struct fabric_queue_attr *attr)
+/* rdma_cm has none before there is a device. */
+static int verbs_events_open(struct verbs_queue *q)
 {
-	cq->removed = cq->lost = !verbs_cq_use(cq);
-	cq->bucket_mask = 15;
+	struct rdma_event_channel *events = rdma_create_event_channel();
+	int rc = events ? verbs_nonblock(events->fd) : -errno;
+
+	if (rc == 0)
+		rc = verbs_epoll_add(q, events->fd, VERBS_CM, 0);
+	if (rc == 0)
+		q->events = events;
+	else if (events)
+		rdma_destroy_event_channel(events);
+	return rc;
+}
+
+/* A place for the next device, of which the queue has nothing yet. */
+static int verbs_cq_add(struct verbs_queue *q)
+{
+	struct verbs_cq *cq = &q->cq[q->count];
+	struct verbs_device *device = &q->fabric->device[q->count];
+	int rc = q->events ? 0 : verbs_events_open(q);
+
+	if (rc != 0)
+		return rc;
 	cq->bucket = calloc(16, sizeof(*cq->bucket));
-	cq->shared_depth = verbs_shared_depth(cq->device, attr->shared_depth);
-	cq->depth = MIN(attr->completions, cq->device->max_cqe - cq->shared_depth);
-	if (!cq->bucket)
-		return -ENOMEM;
-	return cq->used ? verbs_cq_begin(cq) : 0;
+	rc = cq->bucket ? verbs_shared_grow(q, q->attr.shared_depth) : -ENOMEM;
+	if (rc != 0) {
+		free(cq->bucket);
+		return rc;
+	}
+	cq->queue = q;
+	cq->device = device;
+	cq->bucket_mask = 15;
+	cq->shared_depth = verbs_shared_depth(device, q->attr.shared_depth);
+	cq->depth = MIN(q->attr.completions, device->max_cqe - cq->shared_depth);
+	cq->removed = cq->lost = true;
+	verbs_queue_counted(q);
+	return 0;
+}
+
+int verbs_queue_follow(struct verbs_queue *q)
+{
+	int rc = 0;
+
+	while (q->count < atomic_load(&q->fabric->count) && (rc = verbs_cq_add(q)) == 0)
+		q->widened = true;
+	if (rc != 0 && !q->complained)
+		log_error("verbs", "a queue of completions has no place for one device more: %s", strerror(-rc));
+	q->complained = rc != 0;
+	return rc;
 }
 
 static void verbs_check_destroyed(int rc, const char *what)
@@ -530,7 +572,8 @@ void verbs_queue_abandon(struct fabric_queue *queue)
 			close(q->cq[i].channel->fd);
 	close(q->epoll);
 	close(q->timer);
-	close(q->events->fd);
+	if (q->events)
+		close(q->events->fd);
 }
 
 static int verbs_queue_check(const struct verbs_fabric *fabric, const struct fabric_queue_attr *attr)
@@ -544,7 +587,7 @@ static int verbs_queue_check(const struct verbs_fabric *fabric, const struct fab
 	return -EINVAL;
 }
 
-static struct verbs_queue *verbs_queue_new(struct verbs_domain *domain)
+static struct verbs_queue *verbs_queue_new(struct verbs_domain *domain, const struct fabric_queue_attr *attr)
 {
 	struct verbs_queue *q = calloc(1, sizeof(*q));
 
@@ -553,8 +596,10 @@ static struct verbs_queue *verbs_queue_new(struct verbs_domain *domain)
 	q->base.ops = domain->base.ops;
 	q->domain = domain;
 	q->fabric = domain->fabric;
-	atomic_fetch_add(&q->fabric->queues, 1);
+	q->attr = *attr;
+	q->lists = atomic_fetch_add(&q->fabric->queues, 1) == 0;
 	q->checks = 1;
+	q->shared_free = q->shared_parked = VERBS_NO_SHARED;
 	list_init(&q->pending);
 	list_init(&q->closing);
 	list_init(&q->flushing);
@@ -565,8 +610,24 @@ static struct verbs_queue *verbs_queue_new(struct verbs_domain *domain)
 	list_init(&q->watched);
 	q->epoll = epoll_create1(EPOLL_CLOEXEC);
 	q->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	q->events = rdma_create_event_channel();
 	return q;
+}
+
+/* What it has of the devices that are there. One that is gone comes later. */
+static int verbs_queue_begin(struct verbs_queue *q)
+{
+	int rc = verbs_queue_follow(q);
+
+	q->widened = false;
+	for (unsigned i = 0; i < q->count && rc == 0; i++) {
+		struct verbs_cq *cq = &q->cq[i];
+
+		if (!verbs_cq_use(cq))
+			continue;
+		cq->removed = cq->lost = false;
+		rc = verbs_cq_begin(cq);
+	}
+	return rc;
 }
 
 int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_attr *attr, struct fabric_queue **out)
@@ -578,24 +639,17 @@ int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_att
 
 	if (rc != 0)
 		return rc;
-	q = verbs_queue_new(domain);
+	q = verbs_queue_new(domain, attr);
 	if (!q)
 		return -ENOMEM;
-	if (q->epoll < 0 || q->timer < 0 || !q->events || verbs_nonblock(q->events->fd) ||
-	    verbs_epoll_add(q, q->timer, VERBS_TIMER, 0) || verbs_epoll_add(q, q->events->fd, VERBS_CM, 0)) {
+	if (q->epoll < 0 || q->timer < 0 || verbs_epoll_add(q, q->timer, VERBS_TIMER, 0)) {
 		rc = -errno;
-		log_error("verbs", "event channel: %s", strerror(errno));
+		log_error("verbs", "descriptors of a queue: %s", strerror(errno));
 		goto destroy_queue;
 	}
-	rc = verbs_shared_create(q, attr->shared_depth * fabric->count);
+	rc = verbs_queue_scratch(q, 64);
 	if (rc == 0)
-		rc = verbs_queue_scratch(q, 64);
-	for (unsigned i = 0; !rc && i < fabric->count; i++) {
-		q->cq[i].queue = q;
-		q->cq[i].device = &fabric->device[i];
-		q->count = i + 1;
-		rc = verbs_cq_setup(&q->cq[i], attr);
-	}
+		rc = verbs_queue_begin(q);
 	if (rc != 0)
 		goto destroy_queue;
 	verbs_watch_queue(q);

@@ -1,6 +1,7 @@
 /* verbs.c: the RDMA provider: protection domains and regions; asynchronous device errors. */
 #include "fabric/verbs/verbs.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -17,8 +18,7 @@ static uint8_t verbs_ack_timeout(uint32_t ms)
 	return exponent;
 }
 
-/* The device list alone does not say whether the connection manager is there. */
-static int verbs_check_cm(void)
+int verbs_check_cm(void)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 
@@ -31,33 +31,49 @@ static int verbs_check_cm(void)
 	return 0;
 }
 
-static int verbs_open(const struct fabric_config *config, struct fabric **out)
+/* All devices that are there. */
+static int verbs_find_devices(struct verbs_fabric *fabric, const char *wanted)
 {
-	struct verbs_fabric *fabric;
-
 	if (access("/dev/infiniband", X_OK)) {
 		log_warn("verbs", "no RDMA on this machine: /dev/infiniband: %m");
 		return -ENODEV;
 	}
+	if (fabric->late && !verbs_any_is_there()) {
+		log_warn("verbs", "no RDMA device: `rdma link` and ibv_devices should list one");
+		return -ENODEV;
+	}
 	if (verbs_check_cm())
 		return -ENODEV;
-	fabric = calloc(1, sizeof(*fabric));
+	fabric->contexts = rdma_get_devices(NULL);
+	if (!fabric->contexts) {
+		log_warn("verbs", "no RDMA device: %m");
+		return -ENODEV;
+	}
+	return verbs_devices_add(fabric, wanted);
+}
+
+static int verbs_open(const struct fabric_config *config, struct fabric **out)
+{
+	struct verbs_fabric *fabric = calloc(1, sizeof(*fabric));
+
 	if (!fabric)
 		return -ENOMEM;
 	fabric->ack_timeout = verbs_ack_timeout(config->ack_timeout_ms);
 	fabric->traffic_class = config->traffic_class;
-	fabric->contexts = rdma_get_devices(NULL);
-	if (!fabric->contexts) {
-		log_warn("verbs", "no RDMA device: %m");
+	if (verbs_wanted_parse(config->device, &fabric->wanted) != 0) {
+		log_warn("verbs", "%s is no RDMA device: a name like mlx5_0, or with a port from 1 on, mlx5_0:2",
+			 config->device);
 		goto free_fabric;
 	}
-	if (verbs_devices_add(fabric, config->device) != 0)
+	fabric->late = config->late;
+	if (verbs_find_devices(fabric, config->device) != 0 && !fabric->late)
 		goto free_devices;
 	verbs_fabric_add(fabric);
 	*out = &fabric->base;
 	return 0;
 free_devices:
-	rdma_free_devices(fabric->contexts);
+	if (fabric->contexts)
+		rdma_free_devices(fabric->contexts);
 free_fabric:
 	free(fabric);
 	return -ENODEV;
@@ -71,9 +87,15 @@ static void verbs_close(struct fabric *base)
 	free(fabric);
 }
 
-static const char *verbs_devices(const struct fabric *base)
+static char *verbs_devices(const struct fabric *base, char *buf, size_t size)
 {
-	return container_of(base, struct verbs_fabric, base)->names;
+	const struct verbs_fabric *fabric = container_of(base, struct verbs_fabric, base);
+	unsigned count = atomic_load(&fabric->count);
+
+	snprintf(buf, size, "%s", "");
+	for (unsigned i = 0; i < count; i++)
+		verbs_append(buf, size, fabric->device[i].name);
+	return buf;
 }
 
 static void verbs_domain_destroy(struct fabric_domain *base)
@@ -196,18 +218,50 @@ static int verbs_access_flags(const struct verbs_device *device, unsigned access
 	return flags;
 }
 
-int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len, unsigned access,
-		      struct ibv_mr **out)
+/* Kernels, drivers and libraries without it have each their own error. */
+static bool verbs_lacks_dmabuf(int error)
+{
+	return error == EOPNOTSUPP || error == ENOTSUP || error == ENOSYS || error == EPROTONOSUPPORT ||
+	       error == ENOTTY;
+}
+
+static int verbs_no_dmabuf(const struct verbs_device *device, size_t len, int error)
+{
+	char size[32];
+
+	units_format_size(len, size);
+	return log_fail(
+		-EOPNOTSUPP, "verbs",
+		"%s cannot register %s of a dmabuf (%s): that needs Linux 5.12, rdma-core 34 and a driver with it, "
+		"as mlx5 of Linux 5.16; copy the values to memory of the host, and use that",
+		device->name, size, strerror(error));
+}
+
+int verbs_mr_register(const struct verbs_domain *domain, unsigned device, const struct fabric_dmabuf *dmabuf,
+		      void *addr, size_t len, unsigned access, struct ibv_mr **out)
 {
 	const struct verbs_device *d = &domain->fabric->device[device];
-	int error;
+	int flags = verbs_access_flags(d, access), error;
 
-	*out = ibv_reg_mr(domain->pd[device], addr, len, verbs_access_flags(d, access));
+	if (dmabuf)
+		*out = ibv_reg_dmabuf_mr(domain->pd[device], dmabuf->offset, len, (uintptr_t)addr, dmabuf->fd, flags);
+	else
+		*out = ibv_reg_mr(domain->pd[device], addr, len, flags);
 	if (*out)
 		return 0;
 	error = errno;
+	if (dmabuf && verbs_lacks_dmabuf(error))
+		return verbs_no_dmabuf(d, len, error);
 	verbs_log_register(d, addr, len, error);
 	return -error;
+}
+
+int verbs_region_enter(struct verbs_region *region, unsigned device)
+{
+	const struct fabric_region *r = &region->base;
+	const struct fabric_dmabuf *dmabuf = region->dmabuf.fd >= 0 ? &region->dmabuf : NULL;
+
+	return verbs_mr_register(region->domain, device, dmabuf, r->addr, r->len, r->access, &region->mr[device]);
 }
 
 static void verbs_deregister(struct fabric_region *base)
@@ -225,6 +279,8 @@ static void verbs_deregister(struct fabric_region *base)
 		if (rc != 0)
 			log_error("verbs", "cannot deregister %p: %s", base->addr, strerror(rc));
 	}
+	if (region->dmabuf.fd >= 0)
+		close(region->dmabuf.fd);
 	free(region);
 }
 
@@ -232,13 +288,10 @@ static void verbs_deregister(struct fabric_region *base)
 static int verbs_mrs_register(struct verbs_region *region)
 {
 	struct verbs_domain *domain = region->domain;
-	const struct fabric_region *r = &region->base;
 
 	for (unsigned i = 0; i < domain->fabric->count; i++) {
 		struct verbs_device *device = &domain->fabric->device[i];
-		int rc = domain->pd[i] && !verbs_is_gone(device, 0)
-				 ? verbs_mr_register(domain, i, r->addr, r->len, r->access, &region->mr[i])
-				 : 0;
+		int rc = domain->pd[i] && !verbs_is_gone(device, 0) ? verbs_region_enter(region, i) : 0;
 
 		if (rc != 0 && !verbs_is_gone(device, -rc))
 			return rc;
@@ -246,18 +299,33 @@ static int verbs_mrs_register(struct verbs_region *region)
 	return 0;
 }
 
-static int verbs_register(struct fabric_domain *base, void *addr, size_t len, unsigned access,
-			  struct fabric_region **out)
+/* The descriptor is needed again when a device comes back. */
+static int verbs_dmabuf_copy(struct verbs_region *region, const struct fabric_dmabuf *dmabuf)
 {
-	struct verbs_domain *domain = container_of(base, struct verbs_domain, base);
+	region->dmabuf.fd = -1;
+	if (!dmabuf)
+		return 0;
+	region->dmabuf = (struct fabric_dmabuf){fcntl(dmabuf->fd, F_DUPFD_CLOEXEC, 0), dmabuf->offset};
+	return region->dmabuf.fd < 0 ? log_fail(-errno, "verbs", "no copy of the descriptor of a dmabuf: %m") : 0;
+}
+
+/* `dmabuf` NULL: ordinary memory. */
+static int verbs_region_create(struct verbs_domain *domain, const struct fabric_dmabuf *dmabuf, void *addr, size_t len,
+			       unsigned access, struct fabric_region **out)
+{
 	struct verbs_region *region = calloc(1, sizeof(*region));
 	int rc;
 
 	if (!region)
 		return -ENOMEM;
-	region->base = (struct fabric_region){base->ops, addr, len, access};
+	region->base = (struct fabric_region){.ops = domain->base.ops, .addr = addr, .len = len, .access = access};
 	region->domain = domain;
 	list_init(&region->member);
+	rc = verbs_dmabuf_copy(region, dmabuf);
+	if (rc != 0) {
+		free(region);
+		return rc;
+	}
 	pthread_rwlock_rdlock(&domain->fabric->lock);
 	rc = verbs_mrs_register(region);
 	if (rc == 0)
@@ -268,6 +336,18 @@ static int verbs_register(struct fabric_domain *base, void *addr, size_t len, un
 	else
 		verbs_deregister(&region->base);
 	return rc;
+}
+
+static int verbs_register(struct fabric_domain *base, void *addr, size_t len, unsigned access,
+			  struct fabric_region **out)
+{
+	return verbs_region_create(container_of(base, struct verbs_domain, base), NULL, addr, len, access, out);
+}
+
+static int verbs_register_dmabuf(struct fabric_domain *base, const struct fabric_dmabuf *dmabuf, void *addr, size_t len,
+				 unsigned access, struct fabric_region **out)
+{
+	return verbs_region_create(container_of(base, struct verbs_domain, base), dmabuf, addr, len, access, out);
 }
 
 static uint32_t verbs_region_rkey(const struct fabric_region *base, const struct fabric_endpoint *endpoint)
@@ -284,6 +364,8 @@ const struct fabric_provider fabric_verbs = {
 	.limits = verbs_limits,
 	.devices = verbs_devices,
 	.renew = verbs_renew,
+	.hold_devices = verbs_hold_devices,
+	.release_devices = verbs_release_devices,
 	.ports = verbs_ports,
 	.domain_create = verbs_domain_create,
 	.domain_destroy = verbs_domain_destroy,
@@ -309,6 +391,7 @@ const struct fabric_provider fabric_verbs = {
 	.disconnect = verbs_disconnect,
 	.endpoint_destroy = verbs_endpoint_destroy,
 	.register_memory = verbs_register,
+	.register_dmabuf = verbs_register_dmabuf,
 	.deregister = verbs_deregister,
 	.region_rkey = verbs_region_rkey,
 	.window_open = verbs_window_open,

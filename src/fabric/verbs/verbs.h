@@ -42,6 +42,20 @@ enum verbs_presence {
 	VERBS_COMING, /* all memory is registered again; queues may lack it */
 };
 
+/* Which devices a fabric is to use. */
+struct verbs_wanted {
+	char name[IBV_SYSFS_NAME_MAX]; /* "": each device */
+	unsigned port;                 /* 0: each of its ports */
+};
+
+/* Whether the devices were listed by the thread that is to do it first: see verbs_queue_list(). */
+enum verbs_listing { VERBS_UNLISTED, VERBS_ASKED, VERBS_LISTING, VERBS_LISTED };
+
+/* For what failed, and may take long each time. */
+struct verbs_patience {
+	uint64_t again, pause; /* when to try it again, and how long that is from the last time */
+};
+
 struct verbs_device {
 	struct ibv_context *_Atomic ctx; /* librdmacm's, shared by the whole process. NULL: away */
 	char name[IBV_SYSFS_NAME_MAX];
@@ -65,7 +79,9 @@ struct verbs_device {
 	atomic_bool gone;  /* until it has come back, nothing but destroying is of use */
 	atomic_uint users; /* queues that have something of it */
 	enum verbs_presence presence;
+	bool used;       /* has been PRESENT */
 	bool complained; /* of why it is not taken back */
+	struct verbs_patience patience;
 };
 
 struct verbs_fabric {
@@ -75,12 +91,18 @@ struct verbs_fabric {
 	struct list domains;
 	struct list member; /* of all fabrics in the process */
 	atomic_uint queues;
-	struct verbs_device device[VERBS_MAX_DEVICES];
-	unsigned count;
+	struct verbs_device device[VERBS_MAX_DEVICES]; /* they keep their places, and are as they were when counted */
+	atomic_uint count;
+	struct verbs_wanted wanted;
+	_Atomic enum verbs_listing listing;
+	unsigned asked;   /* calls in which it was VERBS_ASKED */
+	bool late;        /* others may come: see verbs_renew() */
+	char tried[512];  /* the names of those that were there at the last try */
+	char unused[512]; /* why they are of no use, to be said once */
+	struct verbs_patience patience;
 	uint8_t ack_timeout; /* 4.096 us times two to this */
 	uint8_t traffic_class;
 	atomic_uint vectors; /* completion vectors are dealt out in turn */
-	char names[VERBS_MAX_DEVICES * (IBV_SYSFS_NAME_MAX + 2)];
 };
 
 struct verbs_domain {
@@ -95,6 +117,7 @@ struct verbs_region {
 	struct verbs_domain *domain;
 	struct list member;
 	struct ibv_mr *mr[VERBS_MAX_DEVICES]; /* NULL: the device is away, or took no more */
+	struct fabric_dmabuf dmabuf;          /* `fd` is a copy; -1: it is ordinary memory */
 };
 
 static inline struct ibv_mr *verbs_mr(const struct fabric_region *region, unsigned device)
@@ -173,16 +196,20 @@ struct verbs_queue {
 	struct fabric_queue base;
 	struct verbs_domain *domain;
 	struct verbs_fabric *fabric;
-	struct rdma_event_channel *events;
-	int timer;           /* wakes for deadlines, and for other threads that found a fatal error */
-	int epoll;           /* all descriptors: those of a device that is gone can leave it */
-	bool cm_lost;        /* rdma_cm is */
+	struct rdma_event_channel *events; /* NULL until there is a device */
+	int timer;                         /* wakes for deadlines, and for other threads that found a fatal error */
+	int epoll;                         /* all descriptors: those of a device that is gone can leave it */
+	bool cm_lost;                      /* rdma_cm is */
 	atomic_bool moved;   /* set by the thread that read it: addresses of a device changed, or a port is up */
 	unsigned cm_errors;  /* in a row */
 	struct list watched; /* of all queues in the process */
 	struct list retired; /* endpoints, by deadline */
 	struct list listeners, gone; /* gone: their devices, and their owners were not told yet */
-	unsigned count;
+	struct fabric_queue_attr attr;
+	unsigned count;  /* of the fabric's devices; it follows that in the queue's own thread */
+	bool lists;      /* was the fabric's first one: see verbs_queue_list() */
+	bool widened;    /* and its owner was not told yet */
+	bool complained; /* of what keeps it from following */
 	struct verbs_cq cq[VERBS_MAX_DEVICES];
 	struct verbs_shared *shared;
 	uint32_t shared_depth, shared_used;  /* of all devices */
@@ -325,11 +352,15 @@ static inline bool verbs_has_deferred(const struct verbs_endpoint *ep)
 }
 
 /* verbs.c */
+/* Is the connection manager there? The device list alone does not say. 0 or -ENODEV, logged. */
+int verbs_check_cm(void);
 /* What an error of the device means here: what it keeps of its queues is pinned, too. */
 const char *verbs_reason(int error, char text[static VERBS_REASON]);
-/* 0, or an error that was logged. */
-int verbs_mr_register(const struct verbs_domain *domain, unsigned device, void *addr, size_t len, unsigned access,
-		      struct ibv_mr **out);
+/* `dmabuf`: in which it lies; NULL: in ordinary memory. 0, or an error that was logged. */
+int verbs_mr_register(const struct verbs_domain *domain, unsigned device, const struct fabric_dmabuf *dmabuf,
+		      void *addr, size_t len, unsigned access, struct ibv_mr **out);
+/* The same of a region, which has rights of its own, with this device. */
+int verbs_region_enter(struct verbs_region *region, unsigned device);
 
 /* async.c: events name a queue pair or a device of any thread; only watched ones are looked at. One lock is for what
  * the process has of all of them. */
@@ -339,6 +370,8 @@ void verbs_watch(struct verbs_endpoint *ep);
 void verbs_unwatch(struct verbs_endpoint *ep);
 void verbs_watch_queue(struct verbs_queue *q);
 void verbs_unwatch_queue(struct verbs_queue *q);
+/* It has one device more. */
+void verbs_queue_counted(struct verbs_queue *q);
 void verbs_async_drain(struct verbs_device *device);
 /* Any thread. Each queue of the process that has it will find it so. */
 void verbs_device_gone(const struct verbs_device *device, const char *why);
@@ -351,20 +384,23 @@ void verbs_wake_queues(const struct verbs_fabric *fabric);
 void verbs_queue_take_losses(struct verbs_queue *q);
 /* rdma_cm will bring nothing any more. */
 void verbs_cm_lose(struct verbs_queue *q, const char *why);
-/* 0: new endpoints may use it; it may have been made anew for them. -ENODEV: never again. -EIO: not now. */
-int verbs_cq_ready(struct verbs_cq *cq);
+/* 0: new endpoints may use the device; its queue may have been made anew for them. -ENODEV: never again. -EIO: not
+ * now. */
+int verbs_device_ready(struct verbs_queue *q, unsigned device);
 int verbs_ready(struct fabric_queue *queue, const struct fabric_request *request);
 
 /* device.c */
-struct verbs_wanted {
-	char name[IBV_SYSFS_NAME_MAX]; /* "": each device */
-	unsigned port;                 /* 0: each of its ports */
-};
 /* "mlx5_0", "mlx5_0:2", NULL. -EINVAL: no name, or no port from 1 to 255. */
 int verbs_wanted_parse(const char *text, struct verbs_wanted *out);
-/* All that are of use; `wanted`: this one alone, perhaps with its port. 0, or -ENODEV, logged with what there is and
- * why it is of none. */
+/* All of the fabric's contexts that are wanted and of use. 0, or -ENODEV, logged with what there is and why it is of
+ * none. `wanted`: what was asked for, for people. */
 int verbs_devices_add(struct verbs_fabric *fabric, const char *wanted);
+/* One device more; VERBS_AWAY: nothing uses it yet. Else false, and why not. */
+bool verbs_device_add(struct verbs_fabric *fabric, struct ibv_context *ctx, enum verbs_presence presence,
+		      char why[static VERBS_REASON]);
+void verbs_append(char *text, size_t size, const char *name); /* to a list for people */
+/* Does the configuration ask for it? */
+bool verbs_is_wanted(const struct verbs_fabric *fabric, const char *name);
 /* One that can be used, with what it can do; else false, and why not. */
 bool verbs_device_init(struct verbs_device *device, struct ibv_context *ctx, unsigned only_port,
 		       char why[static VERBS_REASON]);
@@ -385,6 +421,12 @@ void verbs_fabric_add(struct verbs_fabric *fabric);
 /* Ends the fabric's use of librdmacm's devices. One that was taken away is closed with the last fabric that had it. */
 void verbs_fabric_remove(struct verbs_fabric *fabric);
 unsigned verbs_renew(struct fabric *fabric);
+bool verbs_hold_devices(struct fabric *fabric);
+void verbs_release_devices(struct fabric *fabric);
+/* In the queue's thread, when it was woken. */
+void verbs_queue_list(struct verbs_queue *q);
+/* May any of the kernel's devices be opened? librdmacm never tries again what it could not open once. */
+bool verbs_any_is_there(void);
 
 /*
  * ports.c
@@ -408,6 +450,9 @@ void verbs_shared_deal(struct verbs_queue *q); /* what is parked goes out, where
 int verbs_nonblock(int fd);                    /* 0 or -errno */
 /* Make the queue anew, when no queue pair uses it: no shared receive is lost. */
 int verbs_cq_rebuild(struct verbs_cq *cq);
+/* Have a place for each device of the fabric, in the queue's own thread. 0, or an error that was logged, and the next
+ * call goes on. */
+int verbs_queue_follow(struct verbs_queue *q);
 /* Give back all that the queue has of a device that is gone, and have it again of one that has come back. */
 void verbs_cq_renew(struct verbs_cq *cq);
 

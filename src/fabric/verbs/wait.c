@@ -113,6 +113,7 @@ static void verbs_timer_expired(struct verbs_queue *q)
 			verbs_endpoint_close(ep);
 		verbs_endpoint_settle(ep);
 	}
+	verbs_queue_list(q);
 	verbs_queue_take_losses(q);
 	if (atomic_exchange(&q->moved, false))
 		verbs_listeners_renew(q);
@@ -177,6 +178,12 @@ static int verbs_check_descriptors(struct verbs_queue *q, struct fabric_event *o
 			cm = true;
 		else if (what == VERBS_ASYNC || event[i].events & ~(unsigned)EPOLLIN)
 			verbs_check_device(q, &event[i], what);
+	}
+	if (unlikely(q->widened)) {
+		q->widened = false;
+		q->checks = MAX(q->checks, 1u); /* there may be more */
+		out->type = FABRIC_WIDENED;
+		return 1;
 	}
 	return cm ? verbs_cm_drain(q, out) : verbs_pop_pending(q, out);
 }

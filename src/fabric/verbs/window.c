@@ -32,7 +32,8 @@ static int verbs_window_mr(struct verbs_endpoint *ep, struct verbs_window *windo
 		return -EINVAL;
 	if (len == region->len || !ep->cq->device->loose_windows)
 		return 0;
-	rc = verbs_mr_register(ep->domain, ep->device, addr, len, FABRIC_LOCAL_WRITE | FABRIC_WINDOWS, &window->mr);
+	rc = verbs_mr_register(ep->domain, ep->device, NULL, addr, len, FABRIC_LOCAL_WRITE | FABRIC_WINDOWS,
+			       &window->mr);
 	*out = window->mr;
 	return rc;
 }

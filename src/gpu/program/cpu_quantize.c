@@ -88,8 +88,8 @@ static uint64_t output_sum(const uint8_t *out, uint32_t n, sum_fn sum_vectors)
 	return sum;
 }
 
-static uint64_t quantize(const struct wire_ring_job *job, const uint8_t *in, uint8_t *out, map_fn map_vectors,
-			 sum_fn sum_vectors)
+static uint64_t quantize_image(const struct wire_ring_job *job, const uint8_t *in, uint8_t *out, map_fn map_vectors,
+			       sum_fn sum_vectors)
 {
 	uint32_t count[256], n = job->length, done = 0;
 	struct steps steps;
@@ -152,7 +152,7 @@ static uint64_t quantize(const struct wire_ring_job *job, const uint8_t *in, uin
                                                                                                                        \
 	static uint64_t quantize_##NAME(const struct wire_ring_job *job, const void *input, void *output)              \
 	{                                                                                                              \
-		return quantize(job, input, output, map_##NAME, sum_##NAME);                                           \
+		return quantize_image(job, input, output, map_##NAME, sum_##NAME);                                     \
 	}
 
 VECTOR_LOOPS(plain, 16, )

@@ -178,7 +178,7 @@ static void results_print(const struct measurement *m)
 		       f->ring / TIME_US, f->rate, OUTSTANDING);
 }
 
-static int measure(struct measurement *m)
+static int measure_jobs(struct measurement *m)
 {
 	static struct histogram times;
 	const struct gpu_arguments *a = m->arguments;
@@ -211,7 +211,7 @@ static int measure(struct measurement *m)
 int gpu_measure(const struct gpu_arguments *arguments)
 {
 	struct measurement m = {.arguments = arguments};
-	int rc = measure(&m);
+	int rc = measure_jobs(&m);
 
 	gpu_port_destroy(m.port);
 	gpu_session_destroy(m.session);

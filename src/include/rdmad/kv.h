@@ -19,6 +19,7 @@
  *   -ECONNABORTED the connection ended      -ETIMEDOUT nothing came for too long
  *   -ECANCELED kv_cancel                    -EPROTO the server breaks the protocol, and the connection ended
  * It was not carried out:
+ *   -EFAULT memory of a device that cannot be used so, see kv_buffer_register
  *   -EINVAL a NULL pointer or an empty key   -ENAMETOOLONG key over 4095 bytes
  *   -EAGAIN the handle takes no more now: kv_progress, then again
  *   -ENOTCONN the connection has ended: kv_reopen
@@ -56,7 +57,8 @@ extern "C" {
 
 /*
  * The five calls. servername is host[:port] (RDMA where both ends have it, else software), rdma://host[:port],
- * tcp://host[:port] or unix:///path. -ECONNREFUSED nothing listens there, -EOPNOTSUPP the server has no kv, -EUSERS too
+ * tcp://host[:port] or unix:///path; or cluster:ADDRESS[,ADDRESS...] or cluster:/path/of/table, all servers of a
+ * cluster by one handle, see below. -ECONNREFUSED nothing listens there, -EOPNOTSUPP the server has no kv, -EUSERS too
  * many connections, -ESHUTDOWN it takes no more ...: librdmad(3) lists all errors of opening a handle.
  */
 int kv_open(char *servername, void **kv_handle);
@@ -297,7 +299,8 @@ int kv_submit_fetchv(RDMAD_KV_ANY *kv_handle, const void *key, size_t key_len, c
 
 /* A checksum of all bytes of the pieces, in their order: XXH3 in 64 bits. For values that bring theirs, as 8 bytes
  * behind the others: the writer appends it as one piece more, and the reader compares it. So what is read is what was
- * stored, whatever happened on the way between the two memories. */
+ * stored, whatever happened on the way between the two memories. 0, and rdmad_error() has words: a piece lies in
+ * registered memory of a device. */
 uint64_t kv_checksum(const struct iovec *pieces, size_t count);
 
 /* Say how long the value of this key is. The next get of it is prepared for that, which saves a round trip if the value
@@ -519,6 +522,28 @@ int kv_buffer_lend(RDMAD_KV_ANY *kv_handle, size_t size, void **buffer);
 /* Register the caller's own memory for repeated use. -EEXIST: part of it is already; -ENOMEM: rdmad_error() says
  * what the limits are. Unregister it before it is freed; -EBUSY: requests use it. */
 int kv_buffer_register(RDMAD_KV_ANY *kv_handle, void *addr, size_t len);
+
+/*
+ * Memory of a device, as an accelerator's. kv_buffer_register takes addresses of CUDA, too, in a program that has its
+ * driver loaded, and exports the memory as a dmabuf; kv_buffer_register_dmabuf takes a dmabuf of any driver. Values are
+ * then set from and got into it by its addresses, by every call of this header and from 1 byte on: the server's device
+ * reads and writes them where they are, and no processor of this side touches them. See rdmad_kv(3).
+ *
+ * -EFAULT, before anything is sent: what a processor has to read lies there, as a key, a prefix, the bytes of kv_append
+ * and kv_set_range; a value that is only in part in a registration of the handle; pieces of more than 16 ranges. The
+ * program sees to it that the device has written a value before it is set, and reads none before the call is done.
+ *
+ * `len` bytes at `offset` of the dmabuf. *addr is the address by which the calls are to know them, at the same place of
+ * a page as `offset`; NULL: becomes one that is nobody else's, and a fault to touch. The descriptor stays the caller's,
+ * who may close it at once. kv_buffer_unregister ends it, before the memory is given back. By tcp://, unix:// and
+ * shared memory the descriptor is mapped, and a processor moves the bytes.
+ *
+ * -EOPNOTSUPP: the kernel (Linux 5.12), the driver of a device, or CUDA (11.7, with the open kernel modules) gives or
+ * takes no dmabuf, or without RDMA it cannot be mapped: copy values to memory of the host, and use that. -EINVAL: the
+ * range is not in it, or not at that place of a page. -EBADF, -EEXIST, -ENOMEM.
+ */
+int kv_buffer_register_dmabuf(RDMAD_KV_ANY *kv_handle, int fd, uint64_t offset, size_t len, void **addr);
+
 int kv_buffer_unregister(RDMAD_KV_ANY *kv_handle, void *addr);
 
 /*
@@ -573,6 +598,30 @@ size_t kv_outstanding(const RDMAD_KV_ANY *kv_handle);
  * more. */
 int kv_fd(const RDMAD_KV_ANY *kv_handle);
 int kv_arm(RDMAD_KV_ANY *kv_handle);
+
+/*
+ * Clusters: rdmad-cluster(7). A handle of cluster:ADDRESS,... asks the first of these servers that answers for the
+ * table of all; cluster:/path reads that first. Each request goes to the server that has its key; a server that has it
+ * no more brings the newer table, and the request goes on there. Calls about all keys ask each server, kv_info adds up,
+ * and kv_watch tells KV_EVENT_BEGAN for each. Each server is connected to by itself, and again when that has ended; its
+ * requests end as those of any handle, later ones with -ENOTCONN until it is back, and those for other servers go on.
+ * Answers of several servers come in any order. All servers are reached by RDMA, or all by other transports, as the
+ * first is. While the table changes, outstanding requests for one key may be carried out in another order than they
+ * were submitted in. kv_outstanding, kv_flush and the like are of all servers; kv_eager_max and kv_value_max are the
+ * least that one has. -EREMOTE: no server has the key's slot, or two do not agree about it.
+ */
+
+/* The table's text as the server has it, given back with kv_release; NULL where its epoch is *epoch, that of the table
+ * which the caller has already (0: none). *epoch becomes the server's. -EOPNOTSUPP: the server is of no cluster, or an
+ * older one; -EPROTO: what it sent is no table. */
+int kv_cluster_table(RDMAD_KV_ANY *kv_handle, uint64_t *epoch, char **table);
+
+enum kv_cluster_flag {
+	KV_CLUSTER_MISS = 1 /* what a server has that cannot be reached is not there: reads are answered -ENOENT */
+};
+/* How a handle of a cluster deals with servers that are not there: KV_CLUSTER_MISS, or 0, as at first: -ENOTCONN and
+ * its like. Of no effect on a handle of one server. */
+int kv_cluster_flags(RDMAD_KV_ANY *kv_handle, unsigned flags);
 
 /* A status of a callback, an item or a call in words, never NULL. */
 const char *kv_status_text(int status);

@@ -7,6 +7,7 @@
  *   shrink.c  how survivors agree on the members of the next group
  *   abort.c   collectives that failed at one member
  *   meet.c          the way by an rdmad
+ *   run.c           the programs of a launcher, which meet so, or by PMIx
  *
  * A group is in ctx->groups from the moment that another one knows its number. What others say of a group that is not
  * there, or not in that state, is late, and passed over.
@@ -133,6 +134,9 @@ void aborts_free(rdma_context *ctx);
  * meet.c
  */
 void meeting_free(struct group_meeting *meeting);
+/* As rdma_group_meet(); it has at least `timeout` ns. */
+rdma_group *group_meet_within(rdma_context *ctx, const char *meeting, const char *name, int size, int rank,
+			      uint64_t timeout);
 
 /*
  * For collectives.

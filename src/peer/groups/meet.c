@@ -7,9 +7,8 @@
 
 #include <stdlib.h>
 
-#define RUN_TIMEOUT (2 * 60 * TIME_S) /* for programs of a launcher, which ends all when one fails */
-#define LEAVE_TIMEOUT TIME_S          /* most for the rdmad to say that the name is free */
-#define GRACE (2 * TIME_S)            /* rdmad knows which are missing, and says so when our time is over */
+#define LEAVE_TIMEOUT TIME_S /* most for the rdmad to say that the name is free */
+#define GRACE (2 * TIME_S)   /* rdmad knows which are missing, and says so when our time is over */
 
 struct group_meeting {
 	struct engine *engine;
@@ -267,9 +266,8 @@ static rdma_group *group_meet(rdma_context *ctx, const char *address, const char
 	return form_finish(group) == 0 ? &group->base : NULL;
 }
 
-/* `timeout`: at least, in ns. */
-static rdma_group *group_meet_checked(rdma_context *ctx, const char *meeting, const char *name, int size, int rank,
-				      uint64_t timeout)
+rdma_group *group_meet_within(rdma_context *ctx, const char *meeting, const char *name, int size, int rank,
+			      uint64_t timeout)
 {
 	rdma_group *group = NULL;
 
@@ -298,52 +296,5 @@ static rdma_group *group_meet_checked(rdma_context *ctx, const char *meeting, co
 
 rdma_group *rdma_group_meet(rdma_context *ctx, const char *meeting, const char *name, int size, int rank)
 {
-	return group_meet_checked(ctx, meeting, name, size, rank, 0);
-}
-
-/*
- * As a launcher says
- */
-
-/* A number of the environment. False: rdma_fail() was called. */
-static bool environment_number(const char *variable, int *out)
-{
-	const char *text = secure_getenv(variable);
-	char *end = NULL;
-	long number = text && *text ? strtol(text, &end, 10) : -1;
-
-	*out = (int)number;
-	if (!text)
-		rdma_fail(-EINVAL, "%s is not set: was the program started by rdmarun?", variable);
-	else if (!end || *end || number < 0 || number > (long)WIRE_PEER_MEMBERS_MAX)
-		rdma_fail(-EINVAL, "%s is \"%.40s\", which is no number that it can be", variable, text);
-	else
-		return true;
-	return false;
-}
-
-rdma_group *rdma_group_run(rdma_context *ctx)
-{
-	const char *name = secure_getenv("RDMA_GROUP"), *directory = secure_getenv("RDMA_DIRECTORY");
-	int rank, size;
-
-	if (!environment_number("RDMA_RANK", &rank) || !environment_number("RDMA_SIZE", &size))
-		return NULL;
-	if (!name) {
-		rdma_fail(-EINVAL, "RDMA_GROUP is not set: was the program started by rdmarun?");
-		return NULL;
-	}
-	/* Where all ranks are on this machine they need no port for others, but a socket in a directory of the run. A
-	 * context that listens, or has an address of its own, stays as it is, as does one that must not be without
-	 * RDMA: that needs the address of a device. */
-	if (ctx && directory) {
-		struct peer_connections *c = ctx->connections;
-
-		rdma_enter(ctx);
-		if (!ctx->listening && !*c->ip && !ctx->options.require_rdma)
-			snprintf(c->ip, sizeof(c->ip), "unix://%s/peer.%d.%08x", directory, rank,
-				 (unsigned)(c->number >> 32));
-		rdma_leave(ctx);
-	}
-	return group_meet_checked(ctx, secure_getenv("RDMA_MEETING"), name, size, rank, RUN_TIMEOUT);
+	return group_meet_within(ctx, meeting, name, size, rank, 0);
 }

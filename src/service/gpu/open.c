@@ -27,7 +27,7 @@ static uint64_t memory_of(const struct gpu_agent *a)
 	return MIN(gpu_agent_service(a)->memory, MAX(conn_client(a->conn)->gpu_memory, (uint64_t)GPU_MEMORY_MIN));
 }
 
-static uint32_t clip(uint32_t asked, uint32_t most)
+static uint32_t clip_number(uint32_t asked, uint32_t most)
 {
 	return asked ? MIN(asked, most) : most;
 }
@@ -37,8 +37,9 @@ static struct wire_ring_shape shape_of(const struct gpu_agent *a, const struct w
 {
 	const struct gpu_service *gpu = gpu_agent_service(a);
 	uint64_t memory = memory_of(a);
-	uint32_t payload = clip(asked->payload, gpu_service_payload_max(memory));
-	struct wire_ring_shape shape = {clip(asked->queues, gpu->queues), clip(asked->slots, gpu->slots), 0};
+	uint32_t payload = clip_number(asked->payload, gpu_service_payload_max(memory));
+	struct wire_ring_shape shape = {clip_number(asked->queues, gpu->queues), clip_number(asked->slots, gpu->slots),
+					0};
 
 	if (!asked->payload)
 		payload = MIN(payload, PAYLOAD_DEFAULT);
@@ -50,7 +51,7 @@ static struct wire_ring_shape shape_of(const struct gpu_agent *a, const struct w
 	return shape;
 }
 
-static int reach(struct gpu_agent *a, unsigned part, uint64_t from, uint64_t to, unsigned access)
+static int register_part(struct gpu_agent *a, unsigned part, uint64_t from, uint64_t to, unsigned access)
 {
 	return fabric_register(a->domain, a->ring->base + from, to - from, access, &a->region[part]);
 }
@@ -62,12 +63,16 @@ static int register_ring(struct gpu_agent *a)
 	int rc;
 
 	if (rpc && !a->limits.open_sinks)
-		return reach(a, 0, 0, at->control, FABRIC_LOCAL_WRITE);
+		return register_part(a, 0, 0, at->control, FABRIC_LOCAL_WRITE);
 	/* In RPC mode, where inputs are read as if the client wrote them, it may write as much as in queue mode: its
 	 * part. */
-	rc = reach(a, 0, 0, at->client, rpc ? FABRIC_LOCAL_WRITE : windows ? FABRIC_WINDOWS : FABRIC_REMOTE_READ);
+	rc = register_part(a, 0, 0, at->client,
+			   rpc       ? FABRIC_LOCAL_WRITE
+			   : windows ? FABRIC_WINDOWS
+				     : FABRIC_REMOTE_READ);
 	if (rc == 0)
-		rc = reach(a, 1, at->client, at->control, windows && !rpc ? FABRIC_WINDOWS : FABRIC_REMOTE_WRITE);
+		rc = register_part(a, 1, at->client, at->control,
+				   windows && !rpc ? FABRIC_WINDOWS : FABRIC_REMOTE_WRITE);
 	return rc;
 }
 

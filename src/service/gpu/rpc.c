@@ -14,14 +14,14 @@
 
 /* A cell of a job is free again when its result is written, and that cell when the result is released: so twice the
  * slots can be under way in a queue. */
-static unsigned places(const struct gpu_agent *a)
+static unsigned transfer_places(const struct gpu_agent *a)
 {
 	return 2 * a->ring->shape.slots;
 }
 
 int gpu_agent_rpc_start(struct gpu_agent *a)
 {
-	unsigned jobs = a->ring->shape.queues * places(a), bits = 1;
+	unsigned jobs = a->ring->shape.queues * transfer_places(a), bits = 1;
 	int rc = gpu_port_create(a->ring, &a->port);
 
 	if (rc != 0)
@@ -55,7 +55,7 @@ static bool id_taken(const struct gpu_agent *a, uint32_t id)
 
 static struct gpu_agent_job *job_of(const struct gpu_agent *a, const struct gpu_cell *cell)
 {
-	return &a->job[cell->queue * places(a) + cell->index % places(a)];
+	return &a->job[cell->queue * transfer_places(a) + cell->index % transfer_places(a)];
 }
 
 /*

@@ -447,6 +447,7 @@ int kv_thread_progress(struct service_part *part)
 	struct kv_thread *thread = container_of(part, struct kv_thread, part);
 	int n = gate_turn(thread);
 
+	kv_cluster_pass(thread);
 	if (ring_got_on(thread)) { /* what waits for it comes in the groups' next turn: there is one, as n is not 0 */
 		thread->waits_for_ring = false;
 		n++;

@@ -37,7 +37,7 @@ static enum wire_reason kv_admit(struct service_part *part, const struct service
 	grant->eager_max = WIRE_EAGER_MAX;
 	grant->value_max = *detail;
 	grant->push_max = (uint32_t)push_max_of(shared, way);
-	grant->flags |= WIRE_LEASES | WIRE_WATCHES;
+	grant->flags |= WIRE_LEASES | WIRE_WATCHES | WIRE_TABLES | WIRE_DIRECT;
 	grant->pieces = (uint16_t)MIN(WIRE_PIECES_MAX, conn_group_attr(way->group)->transfers);
 	return WIRE_REASON_NONE;
 }
@@ -45,15 +45,21 @@ static enum wire_reason kv_admit(struct service_part *part, const struct service
 static int kv_thread_init(struct service_part *part)
 {
 	struct kv_thread *thread = container_of(part, struct kv_thread, part);
+	struct kv_shared *shared = part->shared;
+	int rc;
 
-	thread->store = ((const struct kv_shared *)part->shared)->store;
+	thread->store = shared->store;
 	list_init(&thread->free_agains);
 	list_init(&thread->keeping);
 	thread->keeping_until = TIME_NEVER;
 	list_init(&thread->leasing);
 	list_init(&thread->watching);
 	thread->leased_until = TIME_NEVER;
-	return kv_gate_init(thread);
+	list_init(&thread->clustered);
+	rc = kv_gate_init(thread);
+	if (rc == 0 && shared->cluster)
+		kv_cluster_join(shared->cluster, thread);
+	return rc;
 }
 
 static void kv_part_clear(struct service_part *part)
@@ -61,6 +67,7 @@ static void kv_part_clear(struct service_part *part)
 	must(!container_of(part, struct kv_thread, part)->watch.on);
 	kv_thread_clear(part);
 	kv_again_clear(container_of(part, struct kv_thread, part));
+	list_del(&container_of(part, struct kv_thread, part)->clustered);
 	kv_gate_clear(container_of(part, struct kv_thread, part));
 }
 
@@ -125,6 +132,7 @@ static const char *const counters[] = {
 	[KV_COUNT_HELD] = "kv_held",
 	[KV_COUNT_DENIED] = "kv_denied",
 	[KV_COUNT_OVER_QUOTA] = "kv_over_quota",
+	[KV_COUNT_ELSEWHERE] = "kv_elsewhere",
 	[KV_COUNT_LEASES_REFUSED] = "kv_leases_refused",
 	[KV_COUNT_LEASES_EXPIRED] = "kv_leases_expired",
 	[KV_COUNT_WATCHES] = "kv_watches",
@@ -191,6 +199,7 @@ static const struct operation {
 				  PART, .key_arg = true},
 	[WIRE_OP_LEASE] = {kv_serve_lease, BODY(NUMBER + 1, NUMBER + KEY), NUMBER, COUNT_LEASES, NUMBER},
 	[WIRE_OP_WATCH] = {kv_serve_watch, BODY(0, NUMBER + KEY), VARIABLE, KV_COUNT_WATCHES, AT_NONE},
+	[WIRE_OP_TABLE] = {kv_serve_table, BODY(2 * NUMBER, 2 * NUMBER), VARIABLE, COUNT_INFOS, AT_NONE},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 _Static_assert(CONN_AHEAD <= STORE_AHEAD, "the store looks as far ahead as a connection");
@@ -284,16 +293,28 @@ static bool has_right(const struct conn *conn, const struct operation *op, const
 }
 
 /* Whether another server has the key, and its slot. */
-static bool is_elsewhere(const struct kv_agent *agent, const struct operation *op, const struct wire_record *request,
-			 const char *body, unsigned *slot)
+static inline bool is_elsewhere(const struct kv_agent *agent, const struct operation *op,
+				const struct wire_record *request, const char *body, unsigned *slot)
 {
 	const struct kv_shared *shared = agent->thread->part.shared;
 
-	return has_key(op) && kv_cluster_elsewhere(shared->cluster, body + op->key_at, key_length(op, request), slot);
+	return has_key(op) &&
+	       kv_view_elsewhere(kv_cluster_view(shared->cluster), body + op->key_at, key_length(op, request), slot);
+}
+
+/* A request that is refused may have waited for memory, or have come again for a value that was kept for it. */
+static int refused(struct kv_agent *agent, const struct wire_record *request, int rc)
+{
+	if (rc != 0)
+		return rc;
+	agent->beside &= ~(unsigned)(KV_BESIDE_WAIT | KV_BESIDE_FULL);
+	if (agent->beside & KV_BESIDE_AGAIN)
+		kv_again_given_up(agent, request->id);
+	return 0;
 }
 
 /* Large SETs are under way, or gets may come again, or the request has waited, or it has to do with the log, or with
- * rights, or with a cluster. */
+ * rights; and perhaps with a cluster. */
 static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, struct kv_agent *agent,
 							    const struct operation *op,
 							    const struct wire_record *request, const char *body)
@@ -307,12 +328,10 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 			return rc;
 		log_info("kv", "%s has no right to %s", conn_client(conn)->name, wire_op_name(request->op));
 		kv_agent_count(agent, KV_COUNT_DENIED);
-		/* It may have waited for memory, and have lost its right meanwhile. */
-		agent->beside &= ~(unsigned)(KV_BESIDE_WAIT | KV_BESIDE_FULL);
-		return 0;
+		return refused(agent, request, 0);
 	}
 	if (agent->beside & KV_BESIDE_CLUSTER && is_elsewhere(agent, op, request, body, &slot))
-		return kv_answer_elsewhere(conn, agent, request, slot);
+		return refused(agent, request, kv_answer_elsewhere(conn, agent, request, slot));
 	if (agent->beside & KV_BESIDE_SETS && waits_for_set(conn, agent, op, request, body))
 		return -EAGAIN;
 	rc = kv_gate_admit(conn, agent, request, writes(op, request, body));
@@ -332,8 +351,13 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 static inline int carry_out_at_all(struct conn *conn, struct kv_agent *agent, const struct operation *op,
 				   const struct wire_record *request, const char *body)
 {
-	if (unlikely(agent->beside | (unsigned)kv_gate_refused(agent->thread) | (request->flags & WIRE_DURABLE)))
+	unsigned beside = agent->beside | (unsigned)kv_gate_refused(agent->thread) | (request->flags & WIRE_DURABLE);
+	unsigned slot;
+
+	if (unlikely(beside) && beside != KV_BESIDE_CLUSTER)
 		return carry_out_beside(conn, agent, op, request, body);
+	if (unlikely(beside) && unlikely(is_elsewhere(agent, op, request, body, &slot)))
+		return kv_answer_elsewhere(conn, agent, request, slot);
 	return carry_out(conn, agent, op, request, body);
 }
 
@@ -525,6 +549,9 @@ const struct service service_kv = {
 	.open = kv_shared_open,
 	.close = kv_shared_close,
 	.tick = kv_shared_tick,
+	.reload = kv_shared_reload,
+	.engine = kv_cluster_engine,
+	.cluster = &kv_service_cluster,
 	.command = kv_shared_command,
 	.status = kv_shared_status,
 	.memory = kv_shared_memory,

@@ -10,7 +10,7 @@
  *   again.c    gets that are asked again, in the place that they had
  *   lease.c    values that clients want to find again
  *   watch.c    changed keys, for clients that ask
- *   cluster.c  which keys are another server's
+ *   cluster.c  which keys are another server's, and tables that change
  *   owner.c    how much of the store each client may fill
  *   hold.c     how much memory those under way may hold
  *   gate.c     answers that wait until what they tell of is on disk
@@ -33,6 +33,12 @@ struct kv_settings {
 	uint64_t memory, value_max, push_max, transfer_memory, lease_memory, lease_time;
 	uint64_t eviction;                  /* enum store_eviction */
 	char *cluster_table, *cluster_node; /* NULL: it is of no cluster */
+	char *cluster_state;                /* NULL: what was served is known no longer than the process lives */
+	uint64_t cluster_engine;            /* enum kv_engine */
+	struct setting_list cluster_endpoints;
+	char *cluster_name, *cluster_user, *cluster_password_file;
+	uint64_t cluster_period, cluster_spread_after;
+	uint64_t cluster_fence; /* enum kv_fence */
 
 	/* The log's */
 	char *directory; /* NULL: there is none */
@@ -48,6 +54,10 @@ struct kv_settings {
 enum kv_policy { KV_POLICY_NONE, KV_POLICY_INTERVAL, KV_POLICY_ALWAYS };
 enum kv_on_error { KV_ERROR_STOP, KV_ERROR_READ_ONLY };
 enum kv_recover { KV_RECOVER_REFUSE, KV_RECOVER_PREFIX };
+
+/* By what the servers of a cluster agree, in place of a file; and what holds while that cannot be asked. */
+enum kv_engine { KV_ENGINE_NONE, KV_ENGINE_ETCD };
+enum kv_fence { KV_FENCE_STRICT, KV_FENCE_NONE };
 
 struct kv_log;
 struct kv_chunk;
@@ -74,11 +84,46 @@ struct kv_lease_limits {
 	_Atomic uint64_t bytes;
 };
 
-/* What of a cluster this server is. Constant. */
-struct kv_cluster {
+/*
+ * A table, and what this server has by it. Constant once it is published. A worker loads the pointer once for each
+ * request, and does not keep it beyond the turn: a table that was replaced is freed when every worker has ended the
+ * turn in which it may have had it.
+ */
+#define KV_SLOT_BYTES (CLUSTER_SLOTS / 8)
+struct kv_view {
 	struct cluster_table table;
-	unsigned self;  /* its node in the table */
-	unsigned slots; /* of its own */
+	unsigned self;               /* its node in the table */
+	unsigned slots;              /* of its own, in the table */
+	unsigned sweeping;           /* slots, its own and others', that have keys of before they were lost */
+	unsigned waiting;            /* those of them that are its own */
+	bool out;                    /* it answers for none of its slots: kv_cluster_change(NULL) */
+	uint8_t here[KV_SLOT_BYTES]; /* bits: what it answers for */
+	uint8_t old[KV_SLOT_BYTES];  /* what is sweeping */
+	uint8_t held[KV_SLOT_BYTES]; /* its own, that another server has not let go of */
+	struct kv_view *closed;      /* the same table, of which nothing is here; NULL where there is no engine */
+	uint64_t number;             /* of views so far */
+	struct list node;            /* in kv_cluster's list of those that were replaced */
+	uint32_t length;
+	char text[CLUSTER_TEXT_MAX + 1]; /* the table, of that length */
+};
+
+/* What of a cluster this server is. The main thread's, but for `view`, and `number`, which workers read. */
+struct kv_cluster {
+	struct kv_view *_Atomic view;
+	_Atomic uint64_t number; /* the view's */
+	bool fenced;             /* there is an engine, and what is here is here until then: */
+	_Atomic uint64_t until;  /* by time_boot() */
+	uint64_t served;         /* the epoch that `state` had at the start */
+	const char *file, *name; /* the settings': the table's path, this node's name, */
+	const char *state;       /* the path of what was served last; NULL: none */
+	struct store *store;
+	struct list threads, replaced;
+	bool settled;            /* every worker goes by `view` */
+	bool sweeps;             /* a sweep is under way, */
+	uint64_t cursor;         /* so far, */
+	uint64_t swept, began;   /* has deleted so many keys, and began then */
+	void (*soon)(void *arg); /* see struct service_host; NULL: none */
+	void *arg;
 };
 
 /* What the workers share. Constant but for the store, which has its own locks, the numbers of `hold` and
@@ -115,6 +160,7 @@ enum kv_count {
 	KV_COUNT_HELD,
 	KV_COUNT_DENIED,
 	KV_COUNT_OVER_QUOTA,
+	KV_COUNT_ELSEWHERE, /* by whichever protocol */
 	KV_COUNT_LEASES_REFUSED,
 	KV_COUNT_LEASES_EXPIRED,
 	KV_COUNT_WATCHES, /* it waits, which is not a request's time */
@@ -138,6 +184,9 @@ struct kv_thread {
 
 	struct service_watch watch;
 	struct list watching; /* agents */
+
+	struct list clustered;   /* in kv_cluster's list of threads */
+	_Atomic uint64_t passed; /* the number of the view that was there between two of its turns; by the worker */
 
 	/* The gate's. What an answer tells of that has a higher number than `committed` waits. */
 	uint64_t committed;       /* UINT64_MAX: nothing does, but for a client that asks for it */
@@ -203,14 +252,78 @@ enum kv_beside {
  * cluster.c
  */
 
-/* By the settings: 0, and *out is NULL where there is no cluster, else to be freed; or -errno, logged. */
+/* By the settings, which stay: 0, and *out is NULL where there is no cluster; or -errno, logged. `state`: the table is
+ * one that may be served after what was served last. Nothing is written. */
 int kv_cluster_open(const struct kv_settings *s, struct kv_cluster **out);
-/* Whether another server has the key, or none, and its slot. */
-static inline bool kv_cluster_elsewhere(const struct kv_cluster *cluster, const void *key, size_t len, unsigned *slot)
+void kv_cluster_close(struct kv_cluster *cluster); /* NULL is fine. The workers have ended */
+/* It is going to serve: `state` is written. 0 or -errno, logged. */
+int kv_cluster_begin(struct kv_cluster *cluster, struct store *store, const struct service_host *host);
+
+/*
+ * Serve by another table from now on. Main thread. 0; -EINVAL, -ESTALE, -EIO, -ENOMEM: it was refused, logged with the
+ * reason, and nothing changed. -EOPNOTSUPP: this server is of no cluster.
+ *
+ * Refused are a table of another name, one without this node, one of a lower epoch than was served before (with
+ * cluster.state: ever), and one of the same epoch with other content. The one that is served already changes nothing.
+ *
+ * Slots that are lost are refused from here on, by a worker at the latest when the request ends that it is carrying
+ * out. They may be another server's when kv_cluster_settled(), not before: then each worker has begun a turn since, and
+ * no write for them will be published, not even one that was begun before (a long value on its way is answered as
+ * elsewhere when it has come). Their keys are deleted, in steps of kv_shared_tick(), each as a deletion with its event;
+ * watchers, and clients that track keys, are told at once that they missed something.
+ *
+ * Slots that are gained begin empty. One that still has keys of before it was lost is refused until these are gone.
+ *
+ * `slots`: bits of its own that it serves, as others have not let go of the rest yet; NULL: all.
+ *
+ * NULL as table: this server is in no table, as far as is known: all its slots are lost, and stay in the table. A later
+ * call with a table, also with the same one, gives it those that it has there, empty.
+ */
+int kv_cluster_change(struct kv_shared *shared, const struct cluster_table *table, const uint8_t *slots);
+/* Whether no worker goes by a former table any more; *epoch (may be NULL): that of the one that all go by then. Main
+ * thread. */
+bool kv_cluster_settled(const struct kv_shared *shared, uint64_t *epoch);
+/* Reads cluster.table again: as service->reload. */
+int kv_shared_reload(void *shared, const char **changed);
+/* service->engine(), and what it is told. */
+bool kv_cluster_engine(const void *settings, struct service_engine *out);
+extern const struct service_cluster kv_service_cluster;
+/* Its clock, as kv_shared_tick(). */
+uint64_t kv_cluster_tick(struct kv_cluster *cluster, uint64_t now);
+/* A worker's thread joins before it runs: main thread. It passes between two of its turns. */
+void kv_cluster_join(struct kv_cluster *cluster, struct kv_thread *thread);
+void kv_cluster_pass(struct kv_thread *thread);
+
+/* The view that a request goes by. With an engine it depends on the time, which is asked behind the request's coming:
+ * a process may be stopped anywhere. */
+static inline const struct kv_view *kv_cluster_view(const struct kv_cluster *cluster)
+{
+	const struct kv_view *view = atomic_load_explicit(&cluster->view, memory_order_acquire);
+
+	if (likely(!cluster->fenced) || time_boot() < atomic_load_explicit(&cluster->until, memory_order_acquire))
+		return view;
+	return view->closed;
+}
+
+/* Whether this server answers for the slot. */
+static inline bool kv_view_has(const struct kv_view *view, unsigned slot)
+{
+	return view->here[slot / 8] >> slot % 8 & 1;
+}
+
+/* Whether another server has the key, or none, or not this one yet; and its slot. */
+static inline bool kv_view_elsewhere(const struct kv_view *view, const void *key, size_t len, unsigned *slot)
 {
 	*slot = cluster_slot(key, len);
-	return cluster->table.owner[*slot] != cluster->self;
+	return !kv_view_has(view, *slot);
 }
+
+/* Whether the table has the slot here, which still has keys of before it was lost. */
+static inline bool kv_view_waits(const struct kv_view *view, unsigned slot)
+{
+	return view->table.owner[slot] == view->self;
+}
+
 /* 0; -EAGAIN. */
 int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, unsigned slot);
 void kv_cluster_report(const struct kv_cluster *cluster, struct service_report *report);
@@ -240,6 +353,7 @@ kv_serve_fn kv_serve_scan, kv_serve_flush, kv_serve_info; /* scan.c */
 kv_serve_fn kv_serve_fetch, kv_serve_edit;                /* part.c */
 kv_serve_fn kv_serve_set_from;                            /* rendezvous.c */
 kv_serve_fn kv_serve_lease;                               /* lease.c */
+kv_serve_fn kv_serve_table;                               /* cluster.c */
 kv_serve_fn kv_serve_watch;                               /* watch.c */
 
 /*
@@ -399,6 +513,7 @@ struct kv_transfer {
 	uint64_t since;        /* of a SET: when it was taken up; of a GET: when its bytes left */
 	uint64_t key_hash;
 	uint64_t version;
+	uint16_t slot; /* of a SET, where there is a cluster */
 	enum wire_status status;
 	struct wire_remote kept[]; /* WIRE_PIECES_MAX; write.to, where that waits, or from */
 };

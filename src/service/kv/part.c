@@ -116,6 +116,7 @@ static int part_serve(struct conn *conn, struct kv_agent *agent, const struct wi
 		.named = p->to.ranges.length,
 		.ranges = p->to.ranges.count,
 		.fits = p->fetch.flags & WIRE_FETCH_FITS,
+		.direct = request->flags & WIRE_WRITTEN,
 		.moves = agent->arena,
 	};
 	struct wire_record *reply = conn_reserve(conn, 0, NULL);

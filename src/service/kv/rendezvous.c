@@ -419,17 +419,20 @@ bool kv_get_waits(const struct kv_agent *agent, const char *key, uint32_t key_le
 static bool set_answer(struct conn *conn, struct kv_transfer *t)
 {
 	bool versioned = t->request.op != WIRE_OP_SET_FROM && t->status == WIRE_OK;
-	struct wire_record *reply;
+	struct wire_record *reply = NULL;
 
 	if (t->agent->beside & KV_BESIDE_GATE)
 		return false;
-	reply = conn_reserve(conn, (uint32_t)sizeof(t->version), NULL);
-	if (!reply)
+	if (t->status != WIRE_MOVED)
+		reply = conn_reserve(conn, (uint32_t)sizeof(t->version), NULL);
+	if (!reply && (t->status != WIRE_MOVED || kv_answer_elsewhere(conn, t->agent, &t->request, t->slot) != 0))
 		return false;
 	if (versioned)
 		memcpy(reply + 1, &t->version, sizeof(t->version));
 	t->agent->since = t->since;
-	kv_answer(conn, t->agent, &t->request, reply, t->status, versioned ? sizeof(t->version) : 0, t->version);
+	if (reply)
+		kv_answer(conn, t->agent, &t->request, reply, t->status, versioned ? sizeof(t->version) : 0,
+			  t->version);
 	if (t->agent->since) {
 		kv_late(t->agent, &t->request);
 		kv_took(t->agent, &t->request, t->since);
@@ -443,6 +446,18 @@ static void set_give_up(struct kv_transfer *t)
 {
 	store_abandon(t->agent->thread->store, &t->ref);
 	transfer_give(t);
+}
+
+/* Why no value is published any more that was on its way: the log takes no writes, or the slot was given away. 0: it
+ * is. */
+static int set_refused(const struct kv_transfer *t)
+{
+	const struct kv_cluster *cluster = ((const struct kv_shared *)t->agent->thread->part.shared)->cluster;
+	int rc = kv_gate_refused(t->agent->thread);
+
+	if (rc == 0 && cluster && !kv_view_has(kv_cluster_view(cluster), t->slot))
+		rc = -EREMOTE;
+	return rc;
 }
 
 /* The value is in its place; or refused: meanwhile no write is taken any more, with this error. */
@@ -482,7 +497,7 @@ static void piece_done(struct conn *conn, struct kv_transfer *t, enum fabric_sta
 		set_give_up(t);
 	} else if (t->asked == t->ref.len) {
 		service_part_moved(&t->agent->thread->part, SERVICE_IN, t->since);
-		set_publish(conn, t, kv_gate_refused(t->agent->thread));
+		set_publish(conn, t, set_refused(t));
 	} else {
 		kv_transfer_set_state(t, KV_TRANSFER_GROWING);
 	}
@@ -537,6 +552,8 @@ static int read_value(struct conn *conn, struct kv_agent *agent, const struct wi
 	t->put = set->put;
 	t->since = kv_now(agent->thread);
 	t->key_hash = hash_bytes(set->named.key, set->named.key_len);
+	if (agent->beside & KV_BESIDE_CLUSTER)
+		t->slot = (uint16_t)cluster_slot(set->named.key, set->named.key_len);
 	if (pushed)
 		rc = conn_pull(conn, &t->wire, &to);
 	else
@@ -658,7 +675,7 @@ int kv_serve_set_from(struct conn *conn, struct kv_agent *agent, const struct wi
 static void set_go_on(struct conn *conn, struct kv_agent *agent, struct kv_transfer *t)
 {
 	const struct kv_shared *shared = agent->thread->part.shared;
-	int rc = kv_gate_refused(agent->thread);
+	int rc = set_refused(t);
 
 	if (unlikely(rc != 0)) { /* nothing is evicted for it any more */
 		if (!t->coming)

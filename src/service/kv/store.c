@@ -31,6 +31,23 @@ static const char *const policies[] = {
 static const char *const errors[] = {[KV_ERROR_STOP] = "stop", [KV_ERROR_READ_ONLY] = "read-only", NULL};
 static const char *const recovers[] = {[KV_RECOVER_REFUSE] = "refuse", [KV_RECOVER_PREFIX] = "prefix", NULL};
 
+static const char *const engines[] = {[KV_ENGINE_NONE] = "none", [KV_ENGINE_ETCD] = "etcd", NULL};
+static const char *const fences[] = {[KV_FENCE_STRICT] = "strict", [KV_FENCE_NONE] = "none", NULL};
+
+static bool check_endpoint(const char *text, char *why, size_t size)
+{
+	struct address address;
+	bool good;
+
+	log_hush_begin();
+	good = strncmp(text, "http://", 7) == 0 && address_parse(text + 7, &address) == 0 && !*address.scheme &&
+	       !address.path;
+	log_hush_end();
+	if (!good)
+		snprintf(why, size, "\"%s\" is not http://HOST:PORT", text);
+	return good;
+}
+
 static bool check_directory(const char *text, char *why, size_t size)
 {
 	if (text[0] == '/')
@@ -96,9 +113,34 @@ static const struct setting settings[] = {
 	{"cluster.table", SETTING_STRING, AT(cluster_table), NULL, .check = setting_check_path,
 	 .sample = "/etc/rdmad.cluster",
 	 .help = "A table that says which server of a cluster has which keys: others' are refused, by every\n"
-		 "protocol. It is read at the start. Unset: all keys are this server's. See rdmad-cluster(7)."},
+		 "protocol. rdmactl reload reads it again. Unset: all keys are this server's. See\n"
+		 "rdmad-cluster(7)."},
 	{"cluster.node", SETTING_STRING, AT(cluster_node), NULL, .sample = "a",
 	 .help = "This server's name in that table."},
+	{"cluster.state", SETTING_STRING, AT(cluster_state), NULL, .check = setting_check_path,
+	 .sample = "/var/lib/rdmad/table",
+	 .help = "A file of rdmad's own, where the table that was served last is kept: no start serves an\n"
+		 "older one. Unset: only while the daemon runs."},
+
+	{"cluster.engine", SETTING_CHOICE, AT(cluster_engine), "none", .choices = engines,
+	 .help = "What the servers of a cluster agree by on which has which keys, in place of a file: \"etcd\", whose\n"
+		 "table rdmactl cluster apply changes while all run. See rdmad-cluster(7)."},
+	{"cluster.endpoints", SETTING_LIST, AT(cluster_endpoints), NULL, .check = check_endpoint,
+	 .sample = "http://10.0.0.9:2379", .help = "Where it is: one is asked after the other. TLS is not spoken."},
+	{"cluster.name", SETTING_STRING, AT(cluster_name), NULL, .sample = "kv",
+	 .help = "The cluster's name there. cluster.node is this server's, as above."},
+	{"cluster.period", SETTING_TIME, AT(cluster_period), "10s", TIME_S, 600 * TIME_S,
+	 .help = "A server that was silent for so long is out. Each says four times in it that it is there, and\n"
+		 "serves for half of it without an answer. The same for all servers of a cluster."},
+	{"cluster.spread_after", SETTING_TIME, AT(cluster_spread_after), "60s", 0, 30 * 24 * 3600 * TIME_S,
+	 .help = "The slots of a server that is out for so long go to the others, empty. \"0\": they wait for it."},
+	{"cluster.fence", SETTING_CHOICE, AT(cluster_fence), "strict", .choices = fences,
+	 .help = "\"strict\": a server that has no answer for half a period serves nothing, so that no key ever has\n"
+		 "two servers; \"none\": it goes on, for keys whose values never change."},
+	{"cluster.user", SETTING_STRING, AT(cluster_user), NULL, .sample = "rdmad",
+	 .help = "A user of etcd; unset: none is named."},
+	{"cluster.password_file", SETTING_STRING, AT(cluster_password_file), NULL, .check = setting_check_path,
+	 .sample = "/etc/rdmad.etcd", .help = "Its password: the first line of a file that only rdmad can read."},
 
 	{"log.directory", SETTING_STRING, AT(directory), NULL, .check = check_directory, .sample = "/var/lib/rdmad",
 	 .help = "Where keys and values are kept on disk: a directory of rdmad's own, made if need be. Unset:\n"
@@ -240,7 +282,7 @@ int kv_shared_check(const void *values, uint64_t services)
 
 	(void)services;
 	if (rc == 0 && (rc = kv_cluster_open(values, &cluster)) == 0)
-		free(cluster);
+		kv_cluster_close(cluster);
 	if (rc == 0)
 		rc = directory_check(values);
 	return rc ? rc : status;
@@ -248,11 +290,16 @@ int kv_shared_check(const void *values, uint64_t services)
 
 static bool have_device(const struct service_host *host)
 {
+	struct fabric_limits limits;
+
 	for (unsigned i = 0; i < host->domains; i++)
-		for (unsigned t = 0; t < FABRIC_TRANSPORTS; t++)
-			if (fabric_transports[t].device &&
-			    fabric_has(fabric_domain_fabric(host->domain[i]), &fabric_transports[t]))
+		for (unsigned t = 0; t < FABRIC_TRANSPORTS; t++) {
+			const struct fabric *fabric = fabric_domain_fabric(host->domain[i]);
+
+			fabric_limits(fabric, &limits);
+			if (fabric_transports[t].device && limits.devices && fabric_has(fabric, &fabric_transports[t]))
 				return true;
+		}
 	return false;
 }
 
@@ -321,6 +368,7 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 	struct kv_shared *shared = calloc(1, sizeof(*shared));
 	uint64_t memory = memory_of(s);
 	int rc = -ENOMEM;
+	bool device;
 
 	if (!shared)
 		return rc;
@@ -341,14 +389,17 @@ int kv_shared_open(const struct service_host *host, const void *values, void **o
 	shared->region = calloc(host->domains + 1, sizeof(*shared->region));
 	if (!shared->region)
 		goto free_owners;
-	rc = arena_map(shared, memory, have_device(host));
+	device = have_device(host);
+	rc = arena_map(shared, memory, device);
 	if (rc != 0)
 		goto free_regions;
-	rc = store_make(shared, s, !have_device(host));
+	rc = store_make(shared, s, !device);
 	if (rc != 0)
 		goto unmap;
 	if (kv_log_wanted(s))
 		rc = kv_log_open(s, shared->store, host, &shared->log);
+	if (rc == 0 && shared->cluster)
+		rc = kv_cluster_begin(shared->cluster, shared->store, host);
 	if (rc != 0)
 		goto destroy;
 	arena_register(shared, host);
@@ -364,7 +415,7 @@ free_regions:
 free_owners:
 	kv_owners_destroy(shared->owners);
 free_shared:
-	free(shared->cluster);
+	kv_cluster_close(shared->cluster);
 	free(shared);
 	return rc;
 }
@@ -380,18 +431,36 @@ void kv_shared_close(void *closed)
 	munmap(shared->arena, shared->arena_size);
 	free(shared->region);
 	kv_owners_destroy(shared->owners);
-	free(shared->cluster);
+	kv_cluster_close(shared->cluster);
 	free(shared);
 }
 
-uint64_t kv_shared_tick(void *shared, uint64_t now)
+/* Where a device came after the start it knows the arena's pages, and none goes back any more. */
+static uint64_t give_back(struct kv_shared *shared, uint64_t now)
 {
-	struct store *store = ((struct kv_shared *)shared)->store;
+	unsigned held = 0;
+	uint64_t next = TIME_NEVER;
+
+	while (held < shared->regions && fabric_hold_devices(fabric_domain_fabric(shared->region[held].domain)))
+		held++;
+	if (held == shared->regions)
+		next = store_give_back(shared->store, now);
+	while (held > 0)
+		fabric_release_devices(fabric_domain_fabric(shared->region[--held].domain));
+	return next;
+}
+
+uint64_t kv_shared_tick(void *arg, uint64_t now)
+{
+	struct kv_shared *shared = arg;
+	struct store *store = shared->store;
 	uint64_t next = now;
 
 	for (unsigned n = 0; n < TICKS && next <= now; n++)
 		next = store_tick(store, now);
-	next = MIN(next, store_give_back(store, now));
+	next = MIN(next, give_back(shared, now));
+	if (shared->cluster)
+		next = MIN(next, kv_cluster_tick(shared->cluster, now));
 	return store_flush_rest(store, now) ? now : next;
 }
 

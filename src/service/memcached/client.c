@@ -97,6 +97,7 @@ static int answer_errno(struct memcached_client *c, const struct memc_command *c
 		return memcached_fault(c, command,
 				       "CLIENT_ERROR the client has no right to do this, see rdmad-auth(7)");
 	case EREMOTE:
+		c->thread->kv->part.count[KV_COUNT_ELSEWHERE]++;
 		return memcached_fault(c, command, "SERVER_ERROR another server has the key, see rdmad-cluster(7)");
 	case EROFS:
 		return memcached_fault(c, command, "SERVER_ERROR the log takes no writes, see rdmactl log status");
@@ -176,15 +177,15 @@ static unsigned access_of(const struct memc_command *command)
 /* Whether another server has one of its keys. */
 static bool is_elsewhere(const struct memcached_client *c, struct memc_command *command)
 {
-	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
+	const struct kv_view *view = kv_cluster_view(c->thread->shared->kv->cluster);
 	struct memc_word rest = command->rest, key;
 	bool elsewhere = false;
 	unsigned slot;
 
 	if (command->id != MEMC_GET)
-		return kv_cluster_elsewhere(cluster, command->key.at, command->key.len, &slot);
+		return kv_view_elsewhere(view, command->key.at, command->key.len, &slot);
 	while (!elsewhere && memc_next_key(command, &key))
-		elsewhere = kv_cluster_elsewhere(cluster, key.at, key.len, &slot);
+		elsewhere = kv_view_elsewhere(view, key.at, key.len, &slot);
 	command->rest = rest;
 	return elsewhere;
 }
@@ -350,16 +351,6 @@ static int client_serve(struct memcached_client *c, struct memc_command *command
  * Long values
  */
 
-static void line_end(struct memcached_client *c)
-{
-	text_value_end(&c->large, c->thread->store);
-	free(c->line.at);
-	c->line.at = NULL;
-	c->line.len = 0;
-	c->pending = false;
-	c->since = 0;
-}
-
 /* The next bytes of it. */
 static void large_go(struct memcached_client *c)
 {
@@ -427,7 +418,12 @@ static ssize_t large_finish(struct memcached_client *c, const char *at, size_t l
 		return again ? 0 : 2;
 	}
 	rc = c->pending;
-	line_end(c);
+	text_value_end(&c->large, c->thread->store);
+	free(c->line.at);
+	c->line.at = NULL;
+	c->line.len = 0;
+	c->pending = false;
+	c->since = 0;
 	return rc ? 0 : 2;
 }
 

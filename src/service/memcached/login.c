@@ -6,7 +6,7 @@
 
 #define SECRET_MAX 1024 /* bytes of a name and a password */
 
-static const char *admit(struct memcached_client *c, const struct memc_word *name, const struct memc_word *secret)
+static const char *admit_name(struct memcached_client *c, const struct memc_word *name, const struct memc_word *secret)
 {
 	struct auth_admission admission;
 
@@ -29,7 +29,7 @@ static const char *admit(struct memcached_client *c, const struct memc_word *nam
 	return NULL;
 }
 
-static void check(struct memcached_client *c, const char *at, size_t len)
+static void check_login(struct memcached_client *c, const char *at, size_t len)
 {
 	struct memc_word name, secret;
 	const char *error;
@@ -42,7 +42,7 @@ static void check(struct memcached_client *c, const char *at, size_t len)
 		memc_line(c->out, "CLIENT_ERROR bad authentication token format");
 		return;
 	}
-	error = admit(c, &name, &secret);
+	error = admit_name(c, &name, &secret);
 	memcached_count(c, MEMCACHED_AUTH_CMDS);
 	if (error)
 		memcached_count(c, MEMCACHED_AUTH_ERRORS);
@@ -60,7 +60,7 @@ ssize_t memcached_login(struct memcached_client *c, const char *at, size_t len)
 		if (len < used)
 			return 0;
 		c->login = 0;
-		check(c, at, used);
+		check_login(c, at, used);
 		return (ssize_t)used;
 	}
 	end = memchr(at, '\n', MIN(len, MEMC_LINE_MAX));

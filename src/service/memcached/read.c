@@ -233,7 +233,7 @@ static void tell_won(struct memcached_client *c, struct item *item)
 		memc_flag(c->out, 'W');
 }
 
-static int miss(struct memcached_client *c, const struct memc_command *command)
+static int key_missed(struct memcached_client *c, const struct memc_command *command)
 {
 	memcached_count(c, MEMCACHED_GET_MISSES);
 	memcached_count(c, command->has_exptime ? MEMCACHED_CMD_TOUCH : MEMCACHED_CMD_GET);
@@ -293,7 +293,7 @@ static int meta_get(struct memcached_client *c, const struct memc_command *comma
 	int rc = item_find(c, command, &item);
 
 	if (rc <= 0)
-		return rc < 0 ? rc : miss(c, command);
+		return rc < 0 ? rc : key_missed(c, command);
 	/* Without u also what is not told is read: that is a hit. */
 	rc = (command->value || !command->no_bump) && !item.created ? item_value(c, &command->key, &item, &ref) : 0;
 	if (rc == 0) {

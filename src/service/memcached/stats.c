@@ -30,7 +30,7 @@ static void totals_get(struct memcached_shared *shared, struct totals *t, bool s
 	store_get_stats(shared->store, &t->store);
 }
 
-static void text(struct memcached_client *c, const char *name, const char *value)
+static void stat_text(struct memcached_client *c, const char *name, const char *value)
 {
 	memc_put_text(c->out, "STAT ");
 	memc_put_text(c->out, name);
@@ -38,20 +38,20 @@ static void text(struct memcached_client *c, const char *name, const char *value
 	memc_line(c->out, value);
 }
 
-static void number(struct memcached_client *c, const char *name, uint64_t value)
+static void stat_number(struct memcached_client *c, const char *name, uint64_t value)
 {
 	char digits[24];
 
 	snprintf(digits, sizeof(digits), "%llu", (unsigned long long)value);
-	text(c, name, digits);
+	stat_text(c, name, digits);
 }
 
-static void seconds(struct memcached_client *c, const char *name, struct timeval tv)
+static void stat_seconds(struct memcached_client *c, const char *name, struct timeval tv)
 {
 	char value[40];
 
 	snprintf(value, sizeof(value), "%lld.%06ld", (long long)tv.tv_sec, (long)tv.tv_usec);
-	text(c, name, value);
+	stat_text(c, name, value);
 }
 
 static void stats_general(struct memcached_client *c)
@@ -67,26 +67,26 @@ static void stats_general(struct memcached_client *c)
 
 	totals_get(shared, &t, true);
 	getrusage(RUSAGE_SELF, &usage);
-	number(c, "pid", (uint64_t)getpid());
-	number(c, "uptime", (memcached_now(c) - MIN(shared->started, memcached_now(c))) / TIME_S);
-	number(c, "time", (uint64_t)time(NULL));
-	text(c, "version", MEMCACHED_VERSION);
-	number(c, "pointer_size", 8 * sizeof(void *));
-	seconds(c, "rusage_user", usage.ru_utime);
-	seconds(c, "rusage_system", usage.ru_stime);
-	number(c, "max_connections", shared->connections);
-	number(c, "curr_connections", atomic_load_explicit(&shared->clients, memory_order_relaxed));
-	number(c, "total_connections", t.count[MEMCACHED_COUNTS]);
+	stat_number(c, "pid", (uint64_t)getpid());
+	stat_number(c, "uptime", (memcached_now(c) - MIN(shared->started, memcached_now(c))) / TIME_S);
+	stat_number(c, "time", (uint64_t)time(NULL));
+	stat_text(c, "version", MEMCACHED_VERSION);
+	stat_number(c, "pointer_size", 8 * sizeof(void *));
+	stat_seconds(c, "rusage_user", usage.ru_utime);
+	stat_seconds(c, "rusage_system", usage.ru_stime);
+	stat_number(c, "max_connections", shared->connections);
+	stat_number(c, "curr_connections", atomic_load_explicit(&shared->clients, memory_order_relaxed));
+	stat_number(c, "total_connections", t.count[MEMCACHED_COUNTS]);
 	for (unsigned i = 0; i < MEMCACHED_COUNTS; i++)
-		number(c, names[i], t.count[i]);
-	number(c, "limit_maxbytes", t.store.bytes_total);
-	number(c, "accepting_conns", 1);
-	number(c, "threads", t.threads);
-	number(c, "bytes", t.store.bytes_used);
-	number(c, "curr_items", t.store.items);
-	number(c, "total_items", t.store.sets);
-	number(c, "evictions", t.store.evictions);
-	number(c, "reclaimed", t.store.expired);
+		stat_number(c, names[i], t.count[i]);
+	stat_number(c, "limit_maxbytes", t.store.bytes_total);
+	stat_number(c, "accepting_conns", 1);
+	stat_number(c, "threads", t.threads);
+	stat_number(c, "bytes", t.store.bytes_used);
+	stat_number(c, "curr_items", t.store.items);
+	stat_number(c, "total_items", t.store.sets);
+	stat_number(c, "evictions", t.store.evictions);
+	stat_number(c, "reclaimed", t.store.expired);
 }
 
 static void stats_settings(struct memcached_client *c)
@@ -96,22 +96,22 @@ static void stats_settings(struct memcached_client *c)
 	struct totals t;
 
 	totals_get(c->thread->shared, &t, false);
-	number(c, "maxbytes", t.store.bytes_total);
-	number(c, "maxconns", shared->connections);
-	number(c, "tcpport", text_tcp_port(s));
-	number(c, "udpport", 0);
-	text(c, "inter", s->listen.count ? s->listen.item[0] : "NULL");
-	number(c, "verbosity", 0);
-	text(c, "evictions", shared->kv->ahead != UINT64_MAX ? "on" : "off");
-	text(c, "domain_socket", s->unix_socket ? s->unix_socket : "NULL");
-	number(c, "num_threads", t.threads);
-	text(c, "detail_enabled", "no");
-	text(c, "cas_enabled", "yes");
-	text(c, "auth_enabled_sasl", "no");
-	text(c, "auth_enabled_ascii", stream_admission(c->stream)->table ? "yes" : "no");
-	number(c, "item_size_max", MIN(shared->kv->value_max, (uint64_t)MEMC_VALUE_MAX));
-	text(c, "flush_enabled", "yes");
-	text(c, "dump_enabled", "no");
+	stat_number(c, "maxbytes", t.store.bytes_total);
+	stat_number(c, "maxconns", shared->connections);
+	stat_number(c, "tcpport", text_tcp_port(s));
+	stat_number(c, "udpport", 0);
+	stat_text(c, "inter", s->listen.count ? s->listen.item[0] : "NULL");
+	stat_number(c, "verbosity", 0);
+	stat_text(c, "evictions", shared->kv->ahead != UINT64_MAX ? "on" : "off");
+	stat_text(c, "domain_socket", s->unix_socket ? s->unix_socket : "NULL");
+	stat_number(c, "num_threads", t.threads);
+	stat_text(c, "detail_enabled", "no");
+	stat_text(c, "cas_enabled", "yes");
+	stat_text(c, "auth_enabled_sasl", "no");
+	stat_text(c, "auth_enabled_ascii", stream_admission(c->stream)->table ? "yes" : "no");
+	stat_number(c, "item_size_max", MIN(shared->kv->value_max, (uint64_t)MEMC_VALUE_MAX));
+	stat_text(c, "flush_enabled", "yes");
+	stat_text(c, "dump_enabled", "no");
 }
 
 /* The store has one class of slabs, so to say. */
@@ -122,11 +122,11 @@ static void stats_items(struct memcached_client *c)
 	totals_get(c->thread->shared, &t, false);
 	if (!t.store.items)
 		return;
-	number(c, "items:1:number", t.store.items);
-	number(c, "items:1:mem_requested", t.store.bytes_asked);
-	number(c, "items:1:evicted", t.store.evictions);
-	number(c, "items:1:outofmemory", t.store.out_of_memory);
-	number(c, "items:1:reclaimed", t.store.expired);
+	stat_number(c, "items:1:number", t.store.items);
+	stat_number(c, "items:1:mem_requested", t.store.bytes_asked);
+	stat_number(c, "items:1:evicted", t.store.evictions);
+	stat_number(c, "items:1:outofmemory", t.store.out_of_memory);
+	stat_number(c, "items:1:reclaimed", t.store.expired);
 }
 
 static void stats_slabs(struct memcached_client *c)
@@ -135,12 +135,12 @@ static void stats_slabs(struct memcached_client *c)
 
 	totals_get(c->thread->shared, &t, false);
 	if (t.store.items) {
-		number(c, "1:chunk_size", t.store.bytes_used / t.store.items);
-		number(c, "1:used_chunks", t.store.items);
-		number(c, "1:mem_requested", t.store.bytes_asked);
+		stat_number(c, "1:chunk_size", t.store.bytes_used / t.store.items);
+		stat_number(c, "1:used_chunks", t.store.items);
+		stat_number(c, "1:mem_requested", t.store.bytes_asked);
 	}
-	number(c, "active_slabs", t.store.items ? 1 : 0);
-	number(c, "total_malloced", t.store.bytes_held);
+	stat_number(c, "active_slabs", t.store.items ? 1 : 0);
+	stat_number(c, "total_malloced", t.store.bytes_held);
 }
 
 static void stats_reset(struct memcached_shared *shared)
@@ -156,7 +156,7 @@ static void stats_reset(struct memcached_shared *shared)
 /* Lengths are not counted. */
 static void stats_sizes(struct memcached_client *c)
 {
-	text(c, "sizes_status", "disabled");
+	stat_text(c, "sizes_status", "disabled");
 }
 
 static void stats_conns(struct memcached_client *c)

@@ -29,14 +29,14 @@ static uint64_t mark_of(uint64_t hash, uint64_t version)
 	return mark ? mark : 1;
 }
 
-static _Atomic uint64_t *places(const struct memcached_won *won, uint64_t hash)
+static _Atomic uint64_t *won_places(const struct memcached_won *won, uint64_t hash)
 {
 	return &won->mark[hash % (MEMCACHED_WON / WAYS) * WAYS];
 }
 
 bool memcached_won_sent(const struct memcached_won *won, uint64_t hash, uint64_t version)
 {
-	const _Atomic uint64_t *at = places(won, hash);
+	const _Atomic uint64_t *at = won_places(won, hash);
 	uint64_t mark = mark_of(hash, version);
 
 	if (likely(!atomic_load_explicit(&won->any, memory_order_relaxed)))
@@ -49,7 +49,7 @@ bool memcached_won_sent(const struct memcached_won *won, uint64_t hash, uint64_t
 
 bool memcached_won_take(struct memcached_won *won, uint64_t hash, uint64_t version)
 {
-	_Atomic uint64_t *at = places(won, hash);
+	_Atomic uint64_t *at = won_places(won, hash);
 	bool taken;
 
 	pthread_mutex_lock(&won->lock);

@@ -87,8 +87,8 @@ static bool settle_stale(struct memcached_client *c, const struct memc_command *
 	return true;
 }
 
-static int publish(struct memcached_client *c, const struct memc_command *command, const struct memcached_data *data,
-		   const struct store_put *put, uint64_t *version)
+static int publish_value(struct memcached_client *c, const struct memc_command *command,
+			 const struct memcached_data *data, const struct store_put *put, uint64_t *version)
 {
 	struct store *store = c->thread->store;
 	const struct memc_word *key = &command->key;
@@ -118,7 +118,7 @@ static int store_stale(struct memcached_client *c, const struct memc_command *co
 		return rc;
 	memcpy(place.addr, data->at, data->len);
 	sent = put.type & STORE_STALE && memcached_won_sent(won, hash, put.version);
-	rc = publish(c, command, &copy, &put, version);
+	rc = publish_value(c, command, &copy, &put, version);
 	if (rc == 0 && sent)
 		memcached_won_take(won, hash, *version);
 	/* Another was faster: begin anew, if the version was not the client's own. */
@@ -134,7 +134,7 @@ int memcached_store(struct memcached_client *c, const struct memc_command *comma
 	if (unlikely(may_be_stale(command)))
 		rc = store_stale(c, command, data, &version);
 	else
-		rc = publish(c, command, data, &put, &version);
+		rc = publish_value(c, command, data, &put, &version);
 	switch (rc) {
 	case 0:
 		if (mode_of(command) == MEMC_CAS)
@@ -174,8 +174,8 @@ int memcached_not_stored(struct memcached_client *c, const struct memc_command *
  */
 
 /* 0; -ENOENT: nothing is there to append to; -EEXIST: another version. */
-static int append(struct memcached_client *c, const struct memc_command *command, const struct memcached_data *data,
-		  uint64_t *version)
+static int append_value(struct memcached_client *c, const struct memc_command *command,
+			const struct memcached_data *data, uint64_t *version)
 {
 	struct store *store = c->thread->store;
 	const struct memc_word *key = &command->key;
@@ -213,7 +213,7 @@ int memcached_append(struct memcached_client *c, const struct memc_command *comm
 	int rc = -ESTALE;
 
 	for (unsigned i = 0; i < MEMCACHED_RUNS && rc == -ESTALE; i++)
-		rc = append(c, command, data, &version);
+		rc = append_value(c, command, data, &version);
 	switch (rc) {
 	case -ESTALE:
 		return -EAGAIN;
@@ -278,7 +278,7 @@ static bool number_read(struct memcached_client *c, const struct memc_word *key,
 
 /* 0; -ENOENT: it is not there; -EMEDIUMTYPE: but a value of another type; -EDOM: it is no number; -EEXIST: another
  * version. */
-static int count(struct memcached_client *c, const struct memc_command *command, bool up, struct number *number)
+static int count_item(struct memcached_client *c, const struct memc_command *command, bool up, struct number *number)
 {
 	struct store *store = c->thread->store;
 	const struct memc_word *key = &command->key;
@@ -369,7 +369,7 @@ int memcached_count_by(struct memcached_client *c, const struct memc_command *co
 	int rc = -ESTALE;
 
 	for (unsigned i = 0; i < MEMCACHED_RUNS && rc == -ESTALE; i++)
-		rc = count(c, command, up, &number);
+		rc = count_item(c, command, up, &number);
 	rc = rc == -EMEDIUMTYPE ? -ENOENT : rc;
 	count_stats(c, up, rc);
 	if (rc == -ENOENT) {
@@ -438,7 +438,7 @@ int memcached_meta_count(struct memcached_client *c, const struct memc_command *
 
 	for (unsigned i = 0; i < MEMCACHED_RUNS && rc == -ESTALE; i++) {
 		number.created = false;
-		rc = count(c, command, up, &number);
+		rc = count_item(c, command, up, &number);
 		if (rc == -ENOENT && command->vivify)
 			rc = count_first(c, command, &number);
 	}

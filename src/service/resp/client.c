@@ -49,12 +49,6 @@ int resp_not_a_float(struct resp_client *c)
 	return 0;
 }
 
-static int wrong_type(struct resp_client *c)
-{
-	resp_error(c->out, "WRONGTYPE Operation against a key holding the wrong kind of value");
-	return 0;
-}
-
 int resp_bad_arity(struct resp_client *c, const char *name)
 {
 	resp_error(c->out, "ERR wrong number of arguments for '%s' command", name);
@@ -190,7 +184,7 @@ static void unknown_command(struct resp_client *c, const struct resp_arg *argv, 
 }
 
 /* The command of these arguments; NULL: an error was answered. */
-static const struct resp_command *choose(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+static const struct resp_command *command_of(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	const struct resp_command *command = resp_find(argv[0].at, argv[0].len), *sub;
 
@@ -285,9 +279,7 @@ static bool may_do(struct resp_client *c, const struct resp_command *command, co
 	return false;
 }
 
-/* Whether its keys are of one slot, and that is this server's. */
-static bool is_here(struct resp_client *c, const struct kv_cluster *cluster, const struct resp_command *command,
-		    const struct resp_arg *argv, unsigned argc)
+bool resp_is_here(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
 	struct resp_keys keys = resp_keys(command, argv, argc);
 	bool elsewhere = false;
@@ -296,7 +288,7 @@ static bool is_here(struct resp_client *c, const struct kv_cluster *cluster, con
 	for (unsigned i = 0; i < keys.count; i++) {
 		const struct resp_arg *key = resp_key(&keys, argv, i);
 
-		elsewhere = kv_cluster_elsewhere(cluster, key->at, key->len, &slot);
+		elsewhere = kv_view_elsewhere(c->thread->table, key->at, key->len, &slot);
 		if (i && slot != first) {
 			resp_error(c->out, "CROSSSLOT Keys in request don't hash to the same slot");
 			return false;
@@ -310,9 +302,7 @@ static bool is_here(struct resp_client *c, const struct kv_cluster *cluster, con
 
 bool resp_may(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
-	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
-
-	return may_do(c, command, argv, argc) && (likely(!cluster) || is_here(c, cluster, command, argv, argc));
+	return may_do(c, command, argv, argc) && (likely(!c->thread->table) || resp_is_here(c, command, argv, argc));
 }
 
 int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
@@ -323,8 +313,10 @@ int resp_carry_out(struct resp_client *c, const struct resp_command *command, co
 
 	c->command = command;
 	rc = resp_serve[command->id](c, argv, argc);
-	if (rc == -EMEDIUMTYPE)
-		rc = wrong_type(c);
+	if (rc == -EMEDIUMTYPE) {
+		resp_error(c->out, "WRONGTYPE Operation against a key holding the wrong kind of value");
+		rc = 0;
+	}
 	if (unlikely(c->track) && rc == 0)
 		rc = resp_track_read(c, command, argv, argc, seen);
 	return rc;
@@ -445,12 +437,16 @@ static void client_mute(struct resp_client *c, size_t len, unsigned pins)
 static int client_command(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	const struct resp_command *command;
+	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
 	size_t len = c->out->len;
 	unsigned pins = c->thread->pins.count;
 	int refused, rc = 0;
 
+	/* One for all that it does: a transaction's commands and a script's, too. */
+	if (unlikely(cluster))
+		c->thread->table = kv_cluster_view(cluster);
 	c->pushed = SIZE_MAX;
-	command = choose(c, argv, argc);
+	command = command_of(c, argv, argc);
 	if (!command || !resp_may(c, command, argv, argc) || !resp_pubsub_allows(c, command)) {
 		if (command)
 			resp_count(&c->thread->rejected[command->id]);
@@ -565,14 +561,6 @@ static bool head_add(struct resp_client *c, const char *at, size_t len)
 	return true;
 }
 
-static void head_end(struct resp_client *c)
-{
-	c->head.len = 0;
-	free(c->head.at);
-	c->head.at = NULL;
-	c->head.room = 0;
-}
-
 /* The next bytes of it. */
 static void large_go(struct resp_client *c)
 {
@@ -630,8 +618,11 @@ static void client_end_command(struct resp_client *c)
 {
 	text_value_end(&c->large, c->thread->store);
 	c->since = 0;
-	if (c->head.len)
-		head_end(c);
+	if (c->head.len) {
+		free(c->head.at);
+		c->head.at = NULL;
+		c->head.len = c->head.room = 0;
+	}
 }
 
 /* The command comes again. */
@@ -639,18 +630,6 @@ static void client_wait(struct resp_client *c)
 {
 	c->since = c->since ? c->since : resp_now(c);
 	text_again(c->stream, c->thread->shared->kv);
-}
-
-/* The command in the head once more. False: it has to wait still. */
-static bool client_take_pending(struct resp_client *c)
-{
-	if (client_serve(c, c->parser.argv, c->parser.argc) != 0) {
-		client_wait(c);
-		return false;
-	}
-	c->pending = false;
-	client_end_command(c);
-	return true;
 }
 
 /* One command at most of the bytes; how many were used, or -errno. *whole: there was one. */
@@ -706,12 +685,18 @@ static ssize_t client_bytes(struct stream *stream, const char *at, size_t len)
 		return 0;
 	}
 	resp_mailbox_look(c->thread);
-	if (atomic_load_explicit(&c->seen.killed, memory_order_acquire)) /* its thread is told to close it */
+	if (atomic_load_explicit(&c->seen.end, memory_order_acquire)) /* its thread is told to close it */
 		return 0;
 	c->out->three = c->three;
 	text_gate_begin(&c->gate);
-	if (c->pending && !client_take_pending(c))
-		return 0;
+	if (c->pending) {
+		if (client_serve(c, c->parser.argv, c->parser.argc) != 0) {
+			client_wait(c);
+			return 0;
+		}
+		c->pending = false;
+		client_end_command(c);
+	}
 	while (used < len && whole && text_goes_on(stream, &c->thread->pins, c->out->len, ++commands) && !c->closing) {
 		n = client_take(c, at + used, len - used, &whole);
 		used += n > 0 ? (size_t)n : 0;

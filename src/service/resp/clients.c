@@ -118,7 +118,7 @@ static const char *flags_of(const struct resp_client *c, char out[static 16])
 		*at++ = 't';
 	if (GET(seen->tracking) == 'B')
 		*at++ = 'B';
-	if (seen->killed)
+	if (seen->end)
 		*at++ = 'A';
 	if (seen->is_unix)
 		*at++ = 'U';
@@ -206,7 +206,7 @@ static bool has_type(const struct resp_client *c, enum type type)
 }
 
 /* Whether a client is told of another one, and may end it: of its own user, unless it may do everything. */
-static bool sees(const struct resp_client *c, const struct resp_client *other)
+static bool sees_client(const struct resp_client *c, const struct resp_client *other)
 {
 	return auth_has_all(stream_client(c->stream)) || strcmp(c->seen.user, other->seen.user) == 0;
 }
@@ -250,7 +250,7 @@ int resp_do_client_list(struct resp_client *c, const struct resp_arg *argv, unsi
 	{
 		int64_t of = (int64_t)other->id;
 
-		if (sees(c, other) && has_type(other, type) &&
+		if (sees_client(c, other) && has_type(other, type) &&
 		    (!id || bsearch(&of, id, ids, sizeof(*id), compare_numbers)))
 			tell_client(&text, other, resp_now(c));
 	}
@@ -275,7 +275,7 @@ static bool is_text(const struct resp_arg *arg, const char *text)
 	return text && arg->len == strlen(text) && memcmp(arg->at, text, arg->len) == 0;
 }
 
-static bool fits(const struct kill *kill, const struct resp_client *c)
+static bool kill_fits(const struct kill *kill, const struct resp_client *c)
 {
 	return (!kill->id || kill->id == (int64_t)c->id) && has_type(c, kill->type) &&
 	       (!kill->peer || is_text(kill->peer, c->seen.peer)) &&
@@ -291,10 +291,20 @@ void resp_kill_marked(struct resp_thread *thread, struct resp_note *note)
 	if (!thread)
 		return;
 	pthread_mutex_lock(&thread->shared->lock);
-	thread->killing = false;
-	for_each_client(c, thread->shared) if (c->thread == thread && c->seen.killed)
-		stream_close(c->stream, -ECONNABORTED, "ended by CLIENT KILL");
+	thread->ending = false;
+	for_each_client(c, thread->shared) if (c->thread == thread && c->seen.end)
+		stream_close(c->stream, -ECONNABORTED, "%s", c->seen.end);
 	pthread_mutex_unlock(&thread->shared->lock);
+}
+
+void resp_seen_kill(struct resp_client *c, const char *why)
+{
+	struct resp_thread *thread = c->thread;
+
+	atomic_store_explicit(&c->seen.end, why, memory_order_release);
+	if (!thread->ending)
+		resp_post(thread, &thread->ended);
+	thread->ending = true;
 }
 
 /* How many. Its own connection ends behind the reply. */
@@ -307,19 +317,14 @@ static unsigned kill_all(struct resp_client *c, const struct kill *kill)
 	pthread_mutex_lock(&shared->lock);
 	for_each_client(other, shared)
 	{
-		struct resp_thread *thread = other->thread;
-
-		if (other->seen.killed || (other == c && !kill->me) || !sees(c, other) || !fits(kill, other))
+		if (other->seen.end || (other == c && !kill->me) || !sees_client(c, other) || !kill_fits(kill, other))
 			continue;
 		killed++;
 		if (other == c) {
 			c->closing = true;
 			continue;
 		}
-		atomic_store_explicit(&other->seen.killed, true, memory_order_release);
-		if (!thread->killing)
-			resp_post(thread, &thread->kill);
-		thread->killing = true;
+		resp_seen_kill(other, "ended by CLIENT KILL");
 	}
 	pthread_mutex_unlock(&shared->lock);
 	return killed;

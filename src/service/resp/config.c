@@ -146,7 +146,7 @@ int resp_do_config_get(struct resp_client *c, const struct resp_arg *argv, unsig
 	return 0;
 }
 
-static const struct parameter *find(const struct resp_arg *name)
+static const struct parameter *parameter_find(const struct resp_arg *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(parameters); i++)
 		if (resp_is(name, parameters[i].name))
@@ -176,7 +176,7 @@ int resp_do_config_set(struct resp_client *c, const struct resp_arg *argv, unsig
 	if (argc % 2 != 0)
 		return resp_syntax_error(c);
 	for (unsigned i = 2; i < argc; i += 2) {
-		const struct parameter *parameter = find(&argv[i]);
+		const struct parameter *parameter = parameter_find(&argv[i]);
 
 		if (!parameter) {
 			resp_error(c->out, "ERR Unknown option or number of arguments for CONFIG SET - '%.*s'",
@@ -190,7 +190,7 @@ int resp_do_config_set(struct resp_client *c, const struct resp_arg *argv, unsig
 		named[parameter - parameters] = true;
 	}
 	for (unsigned i = 2; i < argc; i += 2) {
-		const struct parameter *parameter = find(&argv[i]);
+		const struct parameter *parameter = parameter_find(&argv[i]);
 
 		if (strcmp(parameter->name, NOTIFY) == 0) {
 			if (!resp_may_all(c))

@@ -37,7 +37,7 @@ static bool wrong_password(struct resp_client *c)
 }
 
 /* False: it was answered. */
-static bool authenticate(struct resp_client *c, const struct resp_arg *name, const struct resp_arg *secret)
+static bool authenticate_client(struct resp_client *c, const struct resp_arg *name, const struct resp_arg *secret)
 {
 	struct auth_admission admission;
 
@@ -75,7 +75,7 @@ int resp_do_auth(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 		return resp_syntax_error(c);
 	if (argc == 2 && resp_is_open(c))
 		resp_error(c->out, "%s", no_password);
-	else if (authenticate(c, argc == 2 ? &user : &argv[1], &argv[argc - 1]))
+	else if (authenticate_client(c, argc == 2 ? &user : &argv[1], &argv[argc - 1]))
 		resp_ok(c);
 	return 0;
 }
@@ -127,7 +127,7 @@ int resp_do_hello(struct resp_client *c, const struct resp_arg *argv, unsigned a
 			return 0;
 		}
 	}
-	if (user && !authenticate(c, user, user + 1))
+	if (user && !authenticate_client(c, user, user + 1))
 		return 0;
 	if (!c->authenticated) {
 		resp_error(c->out, "NOAUTH HELLO must be called with the client already authenticated, otherwise the "

@@ -386,45 +386,36 @@ static int fields_set(struct resp_client *c, struct resp_fields *fields, const s
 	return rc ? rc : 1;
 }
 
-static int set_all(struct resp_client *c, const struct resp_arg *argv, unsigned argc, int64_t *added, bool *done)
+static int set_all(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool tells_count)
 {
 	struct resp_fields *fields;
-	int rc = fields_load(c, &argv[1], argc / 2, &fields);
+	int64_t added = 0;
+	bool done;
+	int rc;
 
-	*added = 0;
+	if (argc % 2)
+		return resp_bad_arity(c, c->command->name);
+	rc = fields_load(c, &argv[1], argc / 2, &fields);
 	for (unsigned i = 2; rc >= 0 && i < argc; i += 2) {
 		rc = fields_set(c, fields, &argv[i], &argv[i + 1]);
-		*added += rc > 0;
+		added += rc > 0;
 	}
-	return rc < 0 ? rc : fields_store(c, &argv[1], fields, done);
+	rc = rc < 0 ? rc : fields_store(c, &argv[1], fields, &done);
+	if (rc == 0 && done && tells_count)
+		resp_number(c->out, added);
+	else if (rc == 0 && done)
+		resp_ok(c);
+	return rc;
 }
 
 int resp_do_hset(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	int64_t added;
-	bool done;
-	int rc;
-
-	if (argc % 2)
-		return resp_bad_arity(c, c->command->name);
-	rc = set_all(c, argv, argc, &added, &done);
-	if (rc == 0 && done)
-		resp_number(c->out, added);
-	return rc;
+	return set_all(c, argv, argc, true);
 }
 
 int resp_do_hmset(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	int64_t added;
-	bool done;
-	int rc;
-
-	if (argc % 2)
-		return resp_bad_arity(c, c->command->name);
-	rc = set_all(c, argv, argc, &added, &done);
-	if (rc == 0 && done)
-		resp_ok(c);
-	return rc;
+	return set_all(c, argv, argc, false);
 }
 
 int resp_do_hsetnx(struct resp_client *c, const struct resp_arg *argv, unsigned argc)

@@ -144,15 +144,6 @@ static void add_thread(const struct resp_thread *thread, struct resp_totals *out
 	out->buffer_bytes += GET(thread->figures.buffer_bytes) + GET(thread->figures.waiting_bytes);
 }
 
-static void add_client(const struct resp_client *c, struct resp_totals *out)
-{
-	if (GET(c->seen.killed)) /* CLIENT KILL has said so; its thread has not closed it yet */
-		return;
-	out->clients++;
-	out->pubsub += resp_subscriptions(c) != 0;
-	out->kept += GET(c->seen.kept) >= 0;
-}
-
 /* Under the lock. */
 static void add_all(const struct resp_shared *shared, struct resp_totals *out)
 {
@@ -176,8 +167,15 @@ static void get_totals(struct resp_shared *shared, struct resp_totals *out)
 	store_get_stats(shared->store, &out->store);
 	pthread_mutex_lock(&shared->lock);
 	add_all(shared, out);
-	for (pos = shared->clients.next; pos != &shared->clients; pos = pos->next)
-		add_client(container_of(pos, struct resp_client, node), out);
+	for (pos = shared->clients.next; pos != &shared->clients; pos = pos->next) {
+		const struct resp_client *c = container_of(pos, struct resp_client, node);
+
+		if (GET(c->seen.end)) /* it was told to; its thread has not closed it yet */
+			continue;
+		out->clients++;
+		out->pubsub += resp_subscriptions(c) != 0;
+		out->kept += GET(c->seen.kept) >= 0;
+	}
 	shared->peak = MAX(shared->peak, memory_of(out));
 	out->peak = shared->peak;
 	memcpy(out->sample, shared->sample, sizeof(out->sample));
@@ -206,7 +204,7 @@ uint64_t resp_sample(void *of, uint64_t now)
 }
 
 /* What came to `now_is` in the last second or two, for a second. */
-static double rate(const struct resp_totals *totals, uint64_t now, uint64_t is, size_t member)
+static double sample_rate(const struct resp_totals *totals, uint64_t now, uint64_t is, size_t member)
 {
 	const struct resp_sample *then = &totals->sample[totals->sample[1].at ? 1 : 0];
 	uint64_t was = *(const uint64_t *)((const char *)then + member);
@@ -244,7 +242,7 @@ struct info {
 #define TEXT(info, name, value) resp_print((info)->text, "%s:%s\r\n", name, value)
 
 /* Since the process began, or CONFIG RESETSTAT. */
-static uint64_t since(const struct info *info, enum resp_base base, uint64_t value)
+static uint64_t since_reset(const struct info *info, enum resp_base base, uint64_t value)
 {
 	return value - MIN(info->totals.base[base], value);
 }
@@ -320,7 +318,7 @@ static void put_clients(struct info *info)
 	NUMBER(info, "clients_in_timeout_table", 0);
 }
 
-static uint64_t resident(void)
+static uint64_t resident_bytes(void)
 {
 	unsigned long long all, pages = 0;
 	FILE *file = fopen("/proc/self/statm", "re");
@@ -336,7 +334,7 @@ static uint64_t resident(void)
 static void put_memory(struct info *info)
 {
 	uint64_t scripts, script_bytes;
-	uint64_t used = memory_of(&info->totals), asked = info->totals.store.bytes_asked, rss = resident();
+	uint64_t used = memory_of(&info->totals), asked = info->totals.store.bytes_asked, rss = resident_bytes();
 	uint64_t peak = info->totals.peak;
 
 	put_bytes(info, "used_memory", used);
@@ -414,26 +412,27 @@ static void put_stats(struct info *info)
 	uint64_t now = resp_now(info->c);
 
 	NUMBER(info, "total_connections_received",
-	       since(info, RESP_BASE_CONNECTIONS, atomic_load(&info->shared->last_id)));
-	NUMBER(info, "total_commands_processed", since(info, RESP_BASE_COMMANDS, t->commands));
-	NUMBER(info, "instantaneous_ops_per_sec", rate(t, now, t->commands, offsetof(struct resp_sample, commands)));
-	NUMBER(info, "total_net_input_bytes", since(info, RESP_BASE_IN, t->bytes_in));
-	NUMBER(info, "total_net_output_bytes", since(info, RESP_BASE_OUT, t->bytes_out));
+	       since_reset(info, RESP_BASE_CONNECTIONS, atomic_load(&info->shared->last_id)));
+	NUMBER(info, "total_commands_processed", since_reset(info, RESP_BASE_COMMANDS, t->commands));
+	NUMBER(info, "instantaneous_ops_per_sec",
+	       sample_rate(t, now, t->commands, offsetof(struct resp_sample, commands)));
+	NUMBER(info, "total_net_input_bytes", since_reset(info, RESP_BASE_IN, t->bytes_in));
+	NUMBER(info, "total_net_output_bytes", since_reset(info, RESP_BASE_OUT, t->bytes_out));
 	NUMBER(info, "total_net_repl_input_bytes", 0);
 	NUMBER(info, "total_net_repl_output_bytes", 0);
 	resp_print(info->text, "instantaneous_input_kbps:%.2f\r\n",
-		   rate(t, now, t->bytes_in, offsetof(struct resp_sample, bytes_in)) / 1024);
+		   sample_rate(t, now, t->bytes_in, offsetof(struct resp_sample, bytes_in)) / 1024);
 	resp_print(info->text, "instantaneous_output_kbps:%.2f\r\n",
-		   rate(t, now, t->bytes_out, offsetof(struct resp_sample, bytes_out)) / 1024);
-	NUMBER(info, "rejected_connections", since(info, RESP_BASE_REFUSED, GET(resp_refused)));
+		   sample_rate(t, now, t->bytes_out, offsetof(struct resp_sample, bytes_out)) / 1024);
+	NUMBER(info, "rejected_connections", since_reset(info, RESP_BASE_REFUSED, GET(resp_refused)));
 	NUMBER(info, "sync_full", 0);
 	NUMBER(info, "sync_partial_ok", 0);
 	NUMBER(info, "sync_partial_err", 0);
-	NUMBER(info, "expired_keys", since(info, RESP_BASE_EXPIRED, t->store.expired));
-	NUMBER(info, "evicted_keys", since(info, RESP_BASE_EVICTED, t->store.evictions));
+	NUMBER(info, "expired_keys", since_reset(info, RESP_BASE_EXPIRED, t->store.expired));
+	NUMBER(info, "evicted_keys", since_reset(info, RESP_BASE_EVICTED, t->store.evictions));
 	NUMBER(info, "evicted_clients", 0);
-	NUMBER(info, "keyspace_hits", since(info, RESP_BASE_HITS, t->store.hits));
-	NUMBER(info, "keyspace_misses", since(info, RESP_BASE_MISSES, t->store.misses));
+	NUMBER(info, "keyspace_hits", since_reset(info, RESP_BASE_HITS, t->store.hits));
+	NUMBER(info, "keyspace_misses", since_reset(info, RESP_BASE_MISSES, t->store.misses));
 	NUMBER(info, "pubsub_channels", resp_pubsub_count(info->shared, RESP_CHANNEL));
 	NUMBER(info, "pubsub_patterns", resp_pubsub_count(info->shared, RESP_PATTERN));
 	NUMBER(info, "pubsubshard_channels", resp_pubsub_count(info->shared, RESP_SHARD));
@@ -445,8 +444,8 @@ static void put_stats(struct info *info)
 	NUMBER(info, "tracking_total_prefixes", atomic_load(&info->shared->prefixes));
 	NUMBER(info, "unexpected_error_replies", 0);
 	NUMBER(info, "total_error_replies", errors_of(info->shared));
-	NUMBER(info, "total_reads_processed", since(info, RESP_BASE_READS, t->reads));
-	NUMBER(info, "total_writes_processed", since(info, RESP_BASE_WRITES, t->writes));
+	NUMBER(info, "total_reads_processed", since_reset(info, RESP_BASE_READS, t->reads));
+	NUMBER(info, "total_writes_processed", since_reset(info, RESP_BASE_WRITES, t->writes));
 	NUMBER(info, "io_threaded_reads_processed", 0);
 	NUMBER(info, "io_threaded_writes_processed", 0);
 }
@@ -641,7 +640,7 @@ int resp_do_memory_doctor(struct resp_client *c, const struct resp_arg *argv, un
 int resp_do_memory_stats(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	struct resp_totals t;
-	uint64_t used, rss = resident();
+	uint64_t used, rss = resident_bytes();
 
 	resp_get_totals(c, &t);
 	used = memory_of(&t);

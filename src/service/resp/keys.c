@@ -1,7 +1,7 @@
 /* keys.c: commands on keys of any type: deletion, times to live, other names. */
 #include "service/resp/keys.h"
 
-static int count(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool delete)
+static int count_keys(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool delete)
 {
 	struct resp_value value;
 	int64_t counted = 0;
@@ -19,22 +19,22 @@ static int count(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 
 int resp_do_del(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return count(c, argv, argc, true);
+	return count_keys(c, argv, argc, true);
 }
 
 int resp_do_unlink(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return count(c, argv, argc, true);
+	return count_keys(c, argv, argc, true);
 }
 
 int resp_do_exists(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return count(c, argv, argc, false);
+	return count_keys(c, argv, argc, false);
 }
 
 int resp_do_touch(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return count(c, argv, argc, false);
+	return count_keys(c, argv, argc, false);
 }
 
 int resp_do_type(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
@@ -88,7 +88,7 @@ static bool expire_may(unsigned flags, int64_t now_at, int64_t at)
 	       !(flags & EXPIRE_GT && (forever || at <= now_at)) && !(flags & EXPIRE_LT && !forever && at >= now_at);
 }
 
-static int expire(struct resp_client *c, const struct resp_arg *argv, unsigned argc, int64_t unit, int64_t base)
+static int expire_key(struct resp_client *c, const struct resp_arg *argv, unsigned argc, int64_t unit, int64_t base)
 {
 	struct resp_value value;
 	unsigned flags;
@@ -118,22 +118,22 @@ static int expire(struct resp_client *c, const struct resp_arg *argv, unsigned a
 
 int resp_do_expire(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return expire(c, argv, argc, 1000, text_unix_ms());
+	return expire_key(c, argv, argc, 1000, text_unix_ms());
 }
 
 int resp_do_pexpire(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return expire(c, argv, argc, 1, text_unix_ms());
+	return expire_key(c, argv, argc, 1, text_unix_ms());
 }
 
 int resp_do_expireat(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return expire(c, argv, argc, 1000, 0);
+	return expire_key(c, argv, argc, 1000, 0);
 }
 
 int resp_do_pexpireat(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return expire(c, argv, argc, 1, 0);
+	return expire_key(c, argv, argc, 1, 0);
 }
 
 static int tell_expiry(struct resp_client *c, const struct resp_arg *key, int64_t base, bool seconds)

@@ -4,6 +4,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#define MAILBOX_MAX (64 * MIB) /* of notes that wait for a thread */
+
 int resp_mailbox_init(struct resp_mailbox *mailbox)
 {
 	int rc;
@@ -20,13 +22,14 @@ int resp_mailbox_init(struct resp_mailbox *mailbox)
 }
 
 /* The notes that came are carried out, without the lock. */
-static void deliver(struct resp_mailbox *mailbox, struct resp_thread *to)
+static void deliver_notes(struct resp_mailbox *mailbox, struct resp_thread *to)
 {
 	struct list *pos, *next, notes;
 
 	list_init(&notes);
 	pthread_mutex_lock(&mailbox->lock);
 	list_prepend(&notes, &mailbox->notes);
+	mailbox->bytes = 0;
 	atomic_store_explicit(&mailbox->any, false, memory_order_relaxed);
 	pthread_mutex_unlock(&mailbox->lock);
 	list_for_each_safe (pos, next, &notes) {
@@ -39,31 +42,36 @@ static void deliver(struct resp_mailbox *mailbox, struct resp_thread *to)
 
 void resp_mailbox_clear(struct resp_mailbox *mailbox)
 {
-	deliver(mailbox, NULL);
+	deliver_notes(mailbox, NULL);
 	close(mailbox->event);
 	pthread_mutex_destroy(&mailbox->lock);
 }
 
-void resp_post(struct resp_thread *to, struct resp_note *note)
+bool resp_post(struct resp_thread *to, struct resp_note *note)
 {
 	struct resp_mailbox *mailbox = &to->mailbox;
 	const uint64_t one = 1;
-	bool first;
+	bool first, fits;
 
 	pthread_mutex_lock(&mailbox->lock);
 	first = list_empty(&mailbox->notes);
-	list_add_tail(&mailbox->notes, &note->node);
-	atomic_store_explicit(&mailbox->any, true, memory_order_release);
+	fits = !note->bytes || mailbox->bytes + note->bytes <= MAILBOX_MAX;
+	if (fits) {
+		mailbox->bytes += note->bytes;
+		list_add_tail(&mailbox->notes, &note->node);
+		atomic_store_explicit(&mailbox->any, true, memory_order_release);
+	}
 	pthread_mutex_unlock(&mailbox->lock);
 	/* It cannot fail: the number stays far below its limit. */
-	if (first && write(mailbox->event, &one, sizeof(one)) != (ssize_t)sizeof(one))
+	if (fits && first && write(mailbox->event, &one, sizeof(one)) != (ssize_t)sizeof(one))
 		log_error("resp", "cannot wake a thread: %m");
+	return fits;
 }
 
 void resp_mailbox_look(struct resp_thread *thread)
 {
 	if (unlikely(atomic_load_explicit(&thread->mailbox.any, memory_order_acquire)))
-		deliver(&thread->mailbox, thread);
+		deliver_notes(&thread->mailbox, thread);
 }
 
 int resp_mailbox_fd(const struct service_part *part)
@@ -80,5 +88,5 @@ void resp_mailbox_readable(struct service_part *part)
 	/* Read first: a note that comes behind it wakes once more. */
 	if (read(thread->mailbox.event, &number, sizeof(number)) < 0 && errno != EAGAIN)
 		log_error("resp", "cannot read from an eventfd: %m");
-	deliver(&thread->mailbox, thread);
+	deliver_notes(&thread->mailbox, thread);
 }

@@ -80,7 +80,8 @@ void resp_multi_free(struct resp_client *c)
 	c->multi = NULL;
 }
 
-static bool keep(struct resp_multi *m, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
+static bool keep_command(struct resp_multi *m, const struct resp_command *command, const struct resp_arg *argv,
+			 unsigned argc)
 {
 	size_t size = sizeof(struct kept) + argc * sizeof(*argv);
 	struct kept *kept;
@@ -132,7 +133,7 @@ bool resp_multi_keeps(struct resp_client *c, const struct resp_command *command,
 	if (command->flags & RESP_NO_MULTI) {
 		c->multi->spoilt = true;
 		resp_error(c->out, "ERR Command not allowed inside a transaction");
-	} else if (keep(c->multi, command, argv, argc)) {
+	} else if (keep_command(c->multi, command, argv, argc)) {
 		resp_simple(c->out, "QUEUED");
 	} else {
 		c->multi->spoilt = true;
@@ -176,7 +177,7 @@ static bool is_watched(const struct resp_multi *m, const struct resp_arg *key)
 	return false;
 }
 
-static int watch(struct resp_client *c, const struct resp_arg *key)
+static int watch_key(struct resp_client *c, const struct resp_arg *key)
 {
 	struct resp_multi *m = c->multi;
 	size_t size = sizeof(struct watched) + key->len;
@@ -214,7 +215,7 @@ int resp_do_watch(struct resp_client *c, const struct resp_arg *argv, unsigned a
 	if (!multi_of(c))
 		return -ENOMEM;
 	for (unsigned i = 1; i < argc; i++) {
-		int rc = is_watched(c->multi, &argv[i]) ? 0 : watch(c, &argv[i]);
+		int rc = is_watched(c->multi, &argv[i]) ? 0 : watch_key(c, &argv[i]);
 
 		if (rc != 0)
 			return rc;
@@ -244,6 +245,24 @@ static int still_watched(struct resp_client *c)
 			return rc;
 	}
 	return 0;
+}
+
+/* Whether all of it is this server's still: what the commands have keys of, and what was watched. Else nothing is
+ * carried out, and the reason was answered, as Redis does it. */
+static bool all_here(struct resp_client *c)
+{
+	const struct resp_multi *m = c->multi;
+	unsigned slot;
+
+	for (unsigned i = 0; i < m->count; i++)
+		if (!resp_is_here(c, m->kept[i]->command, m->kept[i]->argv, m->kept[i]->argc))
+			return false;
+	for (unsigned i = 0; i < m->watches; i++)
+		if (kv_view_elsewhere(c->thread->table, m->watched[i].key.at, m->watched[i].key.len, &slot)) {
+			resp_null_array(c->out); /* others may have changed it there */
+			return false;
+		}
+	return true;
 }
 
 /* One of the commands, whose answer may be an error, and the others go on. What it answers nothing to, as there is no
@@ -311,6 +330,10 @@ int resp_do_exec(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	if (m->spoilt) {
 		resp_multi_free(c);
 		resp_error(c->out, "EXECABORT Transaction discarded because of previous errors.");
+		return 0;
+	}
+	if (unlikely(c->thread->table) && !all_here(c)) {
+		resp_multi_free(c);
 		return 0;
 	}
 	rc = still_watched(c);

@@ -30,7 +30,7 @@ static const struct row {
 	{"keepttl", RESP_TAKER_SET | RESP_TAKER_MSETEX, .expiry = RESP_KEEPTTL},
 };
 
-static const struct row *find(const struct resp_arg *arg, enum resp_taker taker)
+static const struct row *row_find(const struct resp_arg *arg, enum resp_taker taker)
 {
 	for (const struct row *row = rows; row < rows + ARRAY_SIZE(rows); row++)
 		if (row->takers & taker && resp_is(arg, row->word))
@@ -47,7 +47,7 @@ bool resp_options_read(struct resp_options *options, enum resp_taker taker, cons
 {
 	*options = (struct resp_options){0};
 	for (unsigned i = 0; i < argc; i++) {
-		const struct row *row = find(&argv[i], taker);
+		const struct row *row = row_find(&argv[i], taker);
 
 		if (!row || ((has_time(row->expiry) || row->condition > RESP_XX) && i + 1 == argc))
 			return false;

@@ -2,17 +2,17 @@
 #include "service/resp/keys.h"
 
 /* A part of a value is written: the rest of what it is stays. */
-static struct resp_put kept(const struct resp_value *old)
+static struct resp_put put_kept(const struct resp_value *old)
 {
 	return (struct resp_put){.expires = TIME_NEVER, .keep_expiry = true, .flags = old->flags};
 }
 
 /* The value of the length of both, of which the first `len` bytes are those of `old`, then zeros. NULL: *rc, 0 where it
  * was answered. */
-static char *longer(struct resp_client *c, const struct resp_arg *key, const struct resp_value *old, uint64_t len,
-		    int *rc)
+static char *longer_value(struct resp_client *c, const struct resp_arg *key, const struct resp_value *old, uint64_t len,
+			  int *rc)
 {
-	const struct resp_put put = kept(old);
+	const struct resp_put put = put_kept(old);
 	char *at;
 
 	*rc = 0;
@@ -38,7 +38,7 @@ int resp_do_append(struct resp_client *c, const struct resp_arg *argv, unsigned 
 	if (!rc)
 		old.len = 0;
 	len = old.len + argv[2].len;
-	at = longer(c, &argv[1], &old, len, &rc);
+	at = longer_value(c, &argv[1], &old, len, &rc);
 	if (!at)
 		return rc;
 	memcpy(at + old.len, argv[2].at, argv[2].len);
@@ -71,7 +71,7 @@ int resp_do_setrange(struct resp_client *c, const struct resp_arg *argv, unsigne
 		return 0;
 	}
 	len = MAX(old.len, (uint64_t)from + bytes->len); /* of a number below 2^63 and one of at most 2^29 */
-	at = longer(c, &argv[1], &old, len, &rc);
+	at = longer_value(c, &argv[1], &old, len, &rc);
 	if (!at)
 		return rc;
 	if ((uint64_t)from > old.len)
@@ -115,7 +115,7 @@ int resp_do_substr(struct resp_client *c, const struct resp_arg *argv, unsigned 
 	return resp_do_getrange(c, argv, argc);
 }
 
-static int count(struct resp_client *c, const struct resp_arg *key, int64_t delta)
+static int add_to_value(struct resp_client *c, const struct resp_arg *key, int64_t delta)
 {
 	char text[RESP_INT64];
 	struct resp_value old;
@@ -133,7 +133,7 @@ static int count(struct resp_client *c, const struct resp_arg *key, int64_t delt
 	}
 	if (!resp_may_write(c, key, RESP_INT64))
 		return 0;
-	put = kept(&old);
+	put = put_kept(&old);
 	rc = resp_view_set(c, key, text, (size_t)resp_write_int64(text, number), &put);
 	if (!rc)
 		resp_number(c->out, number);
@@ -142,12 +142,12 @@ static int count(struct resp_client *c, const struct resp_arg *key, int64_t delt
 
 int resp_do_incr(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return count(c, &argv[1], 1);
+	return add_to_value(c, &argv[1], 1);
 }
 
 int resp_do_decr(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return count(c, &argv[1], -1);
+	return add_to_value(c, &argv[1], -1);
 }
 
 int resp_do_incrby(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
@@ -156,7 +156,7 @@ int resp_do_incrby(struct resp_client *c, const struct resp_arg *argv, unsigned 
 
 	if (!resp_read_int64(argv[2].at, argv[2].len, &delta))
 		return resp_not_an_integer(c);
-	return count(c, &argv[1], delta);
+	return add_to_value(c, &argv[1], delta);
 }
 
 int resp_do_decrby(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
@@ -169,7 +169,7 @@ int resp_do_decrby(struct resp_client *c, const struct resp_arg *argv, unsigned 
 		resp_error(c->out, "ERR decrement would overflow");
 		return 0;
 	}
-	return count(c, &argv[1], -delta);
+	return add_to_value(c, &argv[1], -delta);
 }
 
 int resp_add_float(struct resp_client *c, long double number, long double delta, char text[static RESP_LONG_DOUBLE])
@@ -203,7 +203,7 @@ int resp_do_incrbyfloat(struct resp_client *c, const struct resp_arg *argv, unsi
 		return len;
 	if (!resp_may_write(c, &argv[1], (uint64_t)len))
 		return 0;
-	put = kept(&old);
+	put = put_kept(&old);
 	rc = resp_view_set(c, &argv[1], text, (size_t)len, &put);
 	if (!rc)
 		resp_bulk(c->out, text, (size_t)len);

@@ -298,20 +298,26 @@ static bool may_hear(const struct resp_client *c, const struct channel *by, cons
 	       (!what->key || auth_may(client, AUTH_READ, what->key->at, what->key->len));
 }
 
-static void channel_send(struct resp_thread *thread, const struct channel *channel, const struct words *what,
-			 const struct resp_client *visited)
+struct handing {
+	struct resp_thread *thread; /* whose clients are looked at */
+	const struct words *what;
+	const struct resp_client *visited;
+	uint64_t subscribers; /* that were found */
+};
+
+static void channel_send(const struct channel *channel, struct handing *h)
 {
 	struct message *m[2] = {NULL, NULL};
 
 	list_for_each (pos, &channel->subscriptions) {
 		struct resp_client *c = container_of(pos, struct subscription, of_channel)->client;
 
-		if (c->thread != thread || !may_hear(c, channel, what))
+		if (c->thread != h->thread || !may_hear(c, channel, h->what))
 			continue;
 		if (!m[c->three])
-			m[c->three] = message_new(what, channel, c->three);
+			m[c->three] = message_new(h->what, channel, c->three);
 		if (m[c->three])
-			message_send(c, m[c->three], visited);
+			message_send(c, m[c->three], h->visited);
 		else
 			stream_close(c->stream, -ENOMEM, "no memory for a message");
 	}
@@ -320,28 +326,50 @@ static void channel_send(struct resp_thread *thread, const struct channel *chann
 			message_put(m[i], m[i]);
 }
 
-static bool pattern_fits(const struct channel *pattern, const struct words *what)
+static void channel_count(const struct channel *channel, struct handing *h)
 {
-	return resp_match(pattern->name, pattern->len, what->name.at, what->name.len, false);
+	h->subscribers += channel->count;
 }
 
-/* To the clients of this thread. */
-static void hand_out(struct resp_thread *thread, const struct words *what, const struct resp_client *visited)
+static void channel_look(const struct channel *channel, struct handing *h)
 {
-	struct resp_pubsub *p = thread->shared->pubsub;
+	list_for_each (pos, &channel->subscriptions) {
+		if (container_of(pos, struct subscription, of_channel)->client->thread == h->thread) {
+			h->subscribers = 1;
+			return;
+		}
+	}
+}
+
+/* Its subscribers lack a message: they are cut off, so that they know. Under shared->lock, too. */
+static void channel_lost(const struct channel *channel, struct handing *h)
+{
+	list_for_each (pos, &channel->subscriptions) {
+		struct resp_client *c = container_of(pos, struct subscription, of_channel)->client;
+
+		if (c->thread == h->thread)
+			resp_seen_kill(c, "a message was lost: its worker was busy, and 64 MiB waited already");
+	}
+}
+
+/* The channel, and each pattern that fits it. */
+static void for_channels(struct handing *h, void (*fn)(const struct channel *channel, struct handing *h))
+{
+	struct resp_pubsub *p = h->thread->shared->pubsub;
+	const struct words *what = h->what;
 	const struct channel *channel;
 
 	pthread_mutex_lock(&p->lock);
-	channel = *channel_place(p, what->kind, store_hash(thread->store, what->name.at, what->name.len), what->name.at,
-				 what->name.len);
+	channel = *channel_place(p, what->kind, store_hash(h->thread->store, what->name.at, what->name.len),
+				 what->name.at, what->name.len);
 	if (channel)
-		channel_send(thread, channel, what, visited);
+		fn(channel, h);
 	if (what->kind == RESP_CHANNEL) {
 		list_for_each (pos, &p->patterns) {
 			const struct channel *pattern = container_of(pos, struct channel, node);
 
-			if (pattern_fits(pattern, what))
-				channel_send(thread, pattern, what, visited);
+			if (resp_match(pattern->name, pattern->len, what->name.at, what->name.len, false))
+				fn(pattern, h);
 		}
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -352,7 +380,7 @@ static void note_came(struct resp_thread *to, struct resp_note *note)
 	struct resp_published *what = container_of(note, struct resp_published, note);
 
 	if (to)
-		hand_out(to, &what->words, NULL);
+		for_channels(&(struct handing){.thread = to, .what = &what->words}, channel_send);
 	free(what);
 }
 
@@ -362,26 +390,33 @@ static struct resp_published *published_new(const struct words *words)
 
 	if (!p)
 		return NULL;
-	*p = (struct resp_published){.words = *words};
+	*p = (struct resp_published){.note = {.fn = note_came, .bytes = sizeof(*p) + words->name.len + words->text.len},
+				     .words = *words};
 	p->words.name.at = memcpy(p->bytes, words->name.at, words->name.len);
 	p->words.text.at = memcpy(p->bytes + words->name.len, words->text.at, words->text.len);
 	return p;
 }
 
-/* Which have clients of them, they find out. A message that finds no memory is lost for that worker's. */
+/* To the threads that have subscribers of it. */
 static void post_to_others(struct resp_thread *thread, const struct resp_published *what)
 {
 	struct resp_shared *shared = thread->shared;
 
 	pthread_mutex_lock(&shared->lock);
 	list_for_each (pos, &shared->threads) {
-		struct resp_thread *to = container_of(pos, struct resp_thread, node);
-		struct resp_published *copy = to == thread ? NULL : published_new(&what->words);
+		struct handing h = {.thread = container_of(pos, struct resp_thread, node), .what = &what->words};
+		struct resp_published *copy;
 
-		if (!copy)
+		if (h.thread == thread)
 			continue;
-		copy->note.fn = note_came;
-		resp_post(to, &copy->note);
+		for_channels(&h, channel_look);
+		if (!h.subscribers)
+			continue;
+		copy = published_new(&what->words);
+		if (copy && resp_post(h.thread, &copy->note))
+			continue;
+		free(copy);
+		for_channels(&h, channel_lost);
 	}
 	pthread_mutex_unlock(&shared->lock);
 }
@@ -389,7 +424,9 @@ static void post_to_others(struct resp_thread *thread, const struct resp_publish
 void resp_publish_here(struct resp_thread *thread, const struct resp_arg *channel, const struct resp_arg *message,
 		       const struct resp_arg *key)
 {
-	hand_out(thread, &(struct words){RESP_CHANNEL, *channel, *message, key}, NULL);
+	for_channels(
+		&(struct handing){.thread = thread, .what = &(struct words){RESP_CHANNEL, *channel, *message, key}},
+		channel_send);
 }
 
 void resp_publish_drop(struct resp_thread *thread)
@@ -408,30 +445,10 @@ void resp_publish_all(struct resp_client *c)
 	struct resp_thread *thread = c->thread;
 
 	for (const struct resp_published *what = thread->published; what; what = what->next) {
-		hand_out(thread, &what->words, c);
+		for_channels(&(struct handing){.thread = thread, .what = &what->words, .visited = c}, channel_send);
 		post_to_others(thread, what);
 	}
 	resp_publish_drop(thread);
-}
-
-/* How many clients it will reach, as far as one knows now. */
-static uint64_t receivers(struct resp_pubsub *p, const struct words *what, uint64_t hash)
-{
-	const struct channel *channel;
-	uint64_t n = 0;
-
-	pthread_mutex_lock(&p->lock);
-	channel = *channel_place(p, what->kind, hash, what->name.at, what->name.len);
-	n = channel ? channel->count : 0;
-	if (what->kind == RESP_CHANNEL) {
-		list_for_each (pos, &p->patterns) {
-			const struct channel *pattern = container_of(pos, struct channel, node);
-
-			n += pattern_fits(pattern, what) ? pattern->count : 0;
-		}
-	}
-	pthread_mutex_unlock(&p->lock);
-	return n;
 }
 
 /*
@@ -447,9 +464,10 @@ static bool may_name(struct resp_client *c, const struct resp_arg *name)
 	return false;
 }
 
-static int publish(struct resp_client *c, const struct resp_arg *argv, enum resp_kind kind)
+static int publish_message(struct resp_client *c, const struct resp_arg *argv, enum resp_kind kind)
 {
 	struct resp_thread *thread = c->thread;
+	struct handing h = {.thread = thread};
 	struct resp_published *what;
 
 	if (!may_name(c, &argv[1]))
@@ -457,8 +475,9 @@ static int publish(struct resp_client *c, const struct resp_arg *argv, enum resp
 	what = published_new(&(struct words){kind, argv[1], argv[2], NULL});
 	if (!what)
 		return -ENOMEM;
-	resp_number(c->out,
-		    (int64_t)receivers(pubsub_of(c), &what->words, store_hash(thread->store, argv[1].at, argv[1].len)));
+	h.what = &what->words;
+	for_channels(&h, channel_count); /* that it will reach, as far as one knows now */
+	resp_number(c->out, (int64_t)h.subscribers);
 	if (thread->published_last)
 		thread->published_last->next = what;
 	else
@@ -470,13 +489,13 @@ static int publish(struct resp_client *c, const struct resp_arg *argv, enum resp
 int resp_do_publish(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	(void)argc;
-	return publish(c, argv, RESP_CHANNEL);
+	return publish_message(c, argv, RESP_CHANNEL);
 }
 
 int resp_do_spublish(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	(void)argc;
-	return publish(c, argv, RESP_SHARD);
+	return publish_message(c, argv, RESP_SHARD);
 }
 
 /* Subscriptions to channels and patterns are counted together, those of shards apart. */
@@ -487,7 +506,7 @@ static int64_t told_count(struct resp_client *c, enum resp_kind kind)
 	return kind == RESP_SHARD ? shards : resp_subscriptions(c) - shards;
 }
 
-static void tell(struct resp_client *c, const char *word, enum resp_kind kind, const char *name, size_t len)
+static void tell_subscribed(struct resp_client *c, const char *word, enum resp_kind kind, const char *name, size_t len)
 {
 	c->pushed = MIN(c->pushed, c->out->len);
 	resp_push(c->out, 3);
@@ -526,7 +545,7 @@ static int subscribe_one(struct resp_client *c, enum resp_kind kind, const struc
 	return rc == 0 ? resp_watch_review(c->thread) : rc;
 }
 
-static int subscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
+static int subscribe_all(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
 {
 	size_t bytes = c->subscribed;
 
@@ -549,7 +568,7 @@ static int subscribe(struct resp_client *c, const struct resp_arg *argv, unsigne
 
 		if (rc != 0)
 			return rc;
-		tell(c, subscribe_words[kind], kind, argv[i].at, argv[i].len);
+		tell_subscribed(c, subscribe_words[kind], kind, argv[i].at, argv[i].len);
 	}
 	return 0;
 }
@@ -567,7 +586,7 @@ static void unsubscribe_one(struct resp_client *c, enum resp_kind kind, const st
 	if (s)
 		subscription_end(p, s);
 	pthread_mutex_unlock(&p->lock);
-	tell(c, unsubscribe_words[kind], kind, name->at, name->len);
+	tell_subscribed(c, unsubscribe_words[kind], kind, name->at, name->len);
 }
 
 /* From all of a kind; each is told. */
@@ -591,16 +610,16 @@ static int unsubscribe_all(struct resp_client *c, enum resp_kind kind)
 		pthread_mutex_lock(&p->lock);
 		subscription_end(p, s);
 		pthread_mutex_unlock(&p->lock);
-		tell(c, unsubscribe_words[kind], kind, copy, name.len);
+		tell_subscribed(c, unsubscribe_words[kind], kind, copy, name.len);
 		free(copy);
 		any = true;
 	}
 	if (!any)
-		tell(c, unsubscribe_words[kind], kind, NULL, 0);
+		tell_subscribed(c, unsubscribe_words[kind], kind, NULL, 0);
 	return 0;
 }
 
-static int unsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
+static int unsubscribe_names(struct resp_client *c, const struct resp_arg *argv, unsigned argc, enum resp_kind kind)
 {
 	int rc = argc == 1 ? unsubscribe_all(c, kind) : 0;
 
@@ -612,32 +631,32 @@ static int unsubscribe(struct resp_client *c, const struct resp_arg *argv, unsig
 
 int resp_do_subscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return subscribe(c, argv, argc, RESP_CHANNEL);
+	return subscribe_all(c, argv, argc, RESP_CHANNEL);
 }
 
 int resp_do_psubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return subscribe(c, argv, argc, RESP_PATTERN);
+	return subscribe_all(c, argv, argc, RESP_PATTERN);
 }
 
 int resp_do_ssubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return subscribe(c, argv, argc, RESP_SHARD);
+	return subscribe_all(c, argv, argc, RESP_SHARD);
 }
 
 int resp_do_unsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return unsubscribe(c, argv, argc, RESP_CHANNEL);
+	return unsubscribe_names(c, argv, argc, RESP_CHANNEL);
 }
 
 int resp_do_punsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return unsubscribe(c, argv, argc, RESP_PATTERN);
+	return unsubscribe_names(c, argv, argc, RESP_PATTERN);
 }
 
 int resp_do_sunsubscribe(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return unsubscribe(c, argv, argc, RESP_SHARD);
+	return unsubscribe_names(c, argv, argc, RESP_SHARD);
 }
 
 static bool is_listed(const struct channel *channel, enum resp_kind kind, const struct resp_arg *pattern)

@@ -111,12 +111,14 @@ struct resp_shared {
  * thread ends before. */
 struct resp_note {
 	struct list node;
+	size_t bytes; /* that it holds, and which are bounded; 0: it is taken always */
 	void (*fn)(struct resp_thread *to, struct resp_note *note);
 };
 
 struct resp_mailbox {
 	pthread_mutex_t lock;
 	struct list notes;
+	size_t bytes;     /* of the notes */
 	_Atomic bool any; /* there are notes */
 	int event;        /* by which the thread is woken */
 };
@@ -137,9 +139,10 @@ struct resp_thread {
 	struct service_part part;
 	struct resp_shared *shared;
 	struct store *store;
-	struct kv_thread *kv;  /* of the same worker: its gate */
-	struct resp_out out;   /* replies of the stream that is visited */
-	struct text_pins pins; /* and values that they have */
+	struct kv_thread *kv;        /* of the same worker: its gate */
+	const struct kv_view *table; /* by which the command under way goes; NULL: there is no cluster */
+	struct resp_out out;         /* replies of the stream that is visited */
+	struct text_pins pins;       /* and values that they have */
 	struct resp_view *view;
 	struct resp_fields *fields;                        /* of the hash that is changed; NULL: none was yet */
 	struct resp_script *script;                        /* what runs scripts; NULL: none ran yet */
@@ -149,8 +152,8 @@ struct resp_thread {
 	struct resp_timed timed;
 	struct resp_figures figures;
 	struct resp_mailbox mailbox;
-	struct resp_note kill; /* CLIENT KILL has marked clients of it */
-	bool killing;          /* and that was posted; under shared->lock */
+	struct resp_note ended; /* resp_seen_kill() has marked clients of it */
+	bool ending;            /* and that was posted; under shared->lock */
 	struct resp_tracks *tracks;
 	struct service_watch watch;
 	unsigned listeners; /* subscriptions of its clients by which they may hear of keys */
@@ -170,7 +173,7 @@ struct resp_seen {
 	char user[AUTH_NAME_MAX + 1];
 	char *name, *library, *library_version; /* NULL: none */
 	bool three, no_evict, no_touch;
-	_Atomic bool killed; /* by another, whose reply says so: nothing more of it is carried out */
+	_Atomic(const char *) end; /* why its thread is to close it, and nothing more is carried out; NULL: it is not */
 	/* Do not change. */
 	char *peer, *local;
 	uint64_t opened;
@@ -462,11 +465,16 @@ static inline enum resp_id resp_note_command(uint64_t note) /* RESP_IDS: none */
 /* Carry out one command, which was checked, without a step of its own. The errno of the handler. */
 int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		   unsigned argc);
-/* Whether the client may, and the keys are this server's; false: it was answered. */
+/* Whether the keys are of one slot, and that is this server's, where there is a cluster; false: it was answered. */
+bool resp_is_here(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		  unsigned argc);
+/* The same, and whether the client may. */
 bool resp_may(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc);
 void resp_reply_errno(struct resp_client *c, int error);
 /* server.c: answer which server has the keys of a slot. */
 void resp_cluster_moved(struct resp_client *c, unsigned slot);
+/* walk.c: CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT, in steps. As resp_serve_fn. */
+int resp_keys_in_slot(struct resp_client *c, const struct resp_arg *argv, unsigned argc);
 /* A message beside the replies. A client that takes none is cut off: false. */
 bool resp_client_push(struct resp_client *c, const struct stream_piece *piece);
 extern const struct stream_ops resp_stream_ops;
@@ -480,8 +488,9 @@ void resp_client_revised(struct resp_client *c);
  */
 int resp_mailbox_init(struct resp_mailbox *mailbox); /* 0 or -errno, logged */
 void resp_mailbox_clear(struct resp_mailbox *mailbox);
-/* Any thread. Notes of one sender come in their order. */
-void resp_post(struct resp_thread *to, struct resp_note *note);
+/* Any thread. Notes of one sender come in their order. False: too many bytes wait for the thread, which is in a long
+ * script perhaps; the note is the caller's again. */
+bool resp_post(struct resp_thread *to, struct resp_note *note);
 /* Before a client's commands: what came before them is done before them, if another client's reply told of it. */
 void resp_mailbox_look(struct resp_thread *thread);
 int resp_mailbox_fd(const struct service_part *part);
@@ -497,6 +506,8 @@ void resp_seen_commands(struct resp_client *c);
 void resp_seen_visit(struct resp_client *c, size_t unused);
 /* Its name among clients of the key file, or "default"; its rights may be others now. */
 void resp_seen_user(struct resp_client *c);
+/* Another thread's client is closed by that one, soon. Under shared->lock. `why` stays valid. */
+void resp_seen_kill(struct resp_client *c, const char *why);
 void resp_kill_marked(struct resp_thread *thread, struct resp_note *note);
 
 /*

@@ -33,7 +33,7 @@ static unsigned count_commands(void)
 }
 
 /* "get", "client|id"; NULL: there is none. */
-static const struct resp_command *find(const struct resp_arg *name)
+static const struct resp_command *find_named(const struct resp_arg *name)
 {
 	const char *bar = memchr(name->at, '|', name->len);
 	size_t len = bar ? (size_t)(bar - name->at) : name->len;
@@ -70,7 +70,7 @@ int resp_do_command_info(struct resp_client *c, const struct resp_arg *argv, uns
 		return tell_all(c);
 	resp_array(c->out, argc - 2);
 	for (unsigned i = 2; i < argc; i++) {
-		const struct resp_command *command = find(&argv[i]);
+		const struct resp_command *command = find_named(&argv[i]);
 
 		if (command)
 			resp_tell_command(c->out, command);
@@ -92,10 +92,10 @@ int resp_do_command_docs(struct resp_client *c, const struct resp_arg *argv, uns
 		return 0;
 	}
 	for (unsigned i = 2; i < argc; i++)
-		n += find(&argv[i]) != NULL;
+		n += find_named(&argv[i]) != NULL;
 	resp_map(c->out, n);
 	for (unsigned i = 2; i < argc; i++) {
-		const struct resp_command *command = find(&argv[i]);
+		const struct resp_command *command = find_named(&argv[i]);
 
 		if (command)
 			resp_tell_docs(c->out, command);
@@ -104,7 +104,7 @@ int resp_do_command_docs(struct resp_client *c, const struct resp_arg *argv, uns
 }
 
 /* Of COMMAND LIST: whether a command passes the filter, argv[3] by argv[4]. */
-static bool passes(const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
+static bool passes_filter(const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
 	if (argc == 2)
 		return is_offered(command);
@@ -124,10 +124,10 @@ int resp_do_command_list(struct resp_client *c, const struct resp_arg *argv, uns
 	     !(resp_is(&argv[3], "module") || resp_is(&argv[3], "aclcat") || resp_is(&argv[3], "pattern"))))
 		return resp_syntax_error(c);
 	for (unsigned id = 0; id < RESP_IDS; id++)
-		n += passes(&resp_commands[id], argv, argc);
+		n += passes_filter(&resp_commands[id], argv, argc);
 	resp_array(c->out, n);
 	for (unsigned id = 0; id < RESP_IDS; id++)
-		if (passes(&resp_commands[id], argv, argc))
+		if (passes_filter(&resp_commands[id], argv, argc))
 			resp_bulk_text(c->out, resp_commands[id].name);
 	return 0;
 }
@@ -417,7 +417,7 @@ int resp_do_lastsave(struct resp_client *c, const struct resp_arg *argv, unsigne
 }
 
 /* A checkpoint of the log; where there is none, what Redis's clients expect. */
-static int save(struct resp_client *c, const char *begun, bool again)
+static int save_log(struct resp_client *c, const char *begun, bool again)
 {
 	struct kv_log *log = c->thread->shared->kv->log;
 	int rc;
@@ -440,18 +440,18 @@ int resp_do_bgsave(struct resp_client *c, const struct resp_arg *argv, unsigned 
 {
 	bool again = argc == 2 && resp_is(&argv[1], "schedule");
 
-	return argc > 1 && !again ? resp_syntax_error(c) : save(c, "Background saving started", again);
+	return argc > 1 && !again ? resp_syntax_error(c) : save_log(c, "Background saving started", again);
 }
 
 /* It does not wait: with a log all is kept as it comes. */
 int resp_do_save(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return save(c, "OK", false);
+	return save_log(c, "OK", false);
 }
 
 int resp_do_bgrewriteaof(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return save(c, "Background append only file rewriting started", false);
+	return save_log(c, "Background append only file rewriting started", false);
 }
 
 int resp_do_role(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
@@ -501,11 +501,14 @@ static bool place_of(const struct cluster_node *node, struct address *place)
 
 void resp_cluster_moved(struct resp_client *c, unsigned slot)
 {
-	const struct cluster_table *table = &c->thread->shared->kv->cluster->table;
+	const struct cluster_table *table = &c->thread->table->table;
 	uint16_t owner = table->owner[slot];
 	struct address place;
 
-	if (owner == CLUSTER_ABSENT)
+	c->thread->kv->part.count[KV_COUNT_ELSEWHERE]++;
+	if (kv_view_waits(c->thread->table, slot))
+		resp_error(c->out, "TRYAGAIN Hash slot has keys of before it was given away, which are being deleted");
+	else if (owner == CLUSTER_ABSENT)
 		resp_error(c->out, "CLUSTERDOWN Hash slot not served");
 	else if (place_of(&table->node[owner], &place))
 		resp_error(c->out, "MOVED %u %s:%u", slot, place.host, place.port);
@@ -600,9 +603,9 @@ static void tell_shards(struct resp_out *out, const struct cluster_table *table)
 			tell_shard(out, table, i, &place);
 }
 
-static void print_nodes(struct resp_out *text, const struct kv_cluster *cluster)
+static void print_nodes(struct resp_out *text, const struct kv_view *view)
 {
-	const struct cluster_table *table = &cluster->table;
+	const struct cluster_table *table = &view->table;
 
 	for (unsigned i = 0; i < table->count; i++) {
 		struct address place;
@@ -612,37 +615,39 @@ static void print_nodes(struct resp_out *text, const struct kv_cluster *cluster)
 			continue;
 		id_of(&table->node[i], id);
 		resp_print(text, "%s %s:%u@0 %smaster - 0 0 %llu connected", id, place.host, place.port,
-			   i == cluster->self ? "myself," : "", (unsigned long long)table->epoch);
+			   i == view->self ? "myself," : "", (unsigned long long)table->epoch);
 		for (unsigned next = 0, first, last; cluster_range(table, i, &next, &first, &last);)
 			resp_print(text, first == last ? " %u" : " %u-%u", first, last);
 		resp_print(text, "\n");
 	}
 }
 
-static void print_info(struct resp_out *text, const struct kv_cluster *cluster)
+/* Slots that wait to be swept are what Redis has as possibly failing. There is no bus, and no message on it. */
+static void print_info(struct resp_out *text, const struct kv_view *view)
 {
-	unsigned counts[CLUSTER_NODES], slots = 0, size = 0;
+	unsigned counts[CLUSTER_NODES], slots = 0, size = 0, waiting = view->out ? view->slots : view->waiting;
+	const unsigned long long epoch = view->table.epoch;
 
-	cluster_count(&cluster->table, counts);
-	for (unsigned i = 0; i < cluster->table.count; i++) {
+	cluster_count(&view->table, counts);
+	for (unsigned i = 0; i < view->table.count; i++) {
 		slots += counts[i];
 		size += counts[i] > 0;
 	}
 	resp_print(text,
 		   "cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%u\r\ncluster_slots_ok:%u\r\n"
-		   "cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:%u\r\ncluster_size:%u\r\n"
-		   "cluster_current_epoch:%llu\r\ncluster_my_epoch:%llu\r\n",
-		   slots == CLUSTER_SLOTS ? "ok" : "fail", slots, slots, cluster->table.count, size,
-		   (unsigned long long)cluster->table.epoch, (unsigned long long)cluster->table.epoch);
+		   "cluster_slots_pfail:%u\r\ncluster_slots_fail:0\r\ncluster_known_nodes:%u\r\ncluster_size:%u\r\n"
+		   "cluster_current_epoch:%llu\r\ncluster_my_epoch:%llu\r\ncluster_stats_messages_sent:0\r\n"
+		   "cluster_stats_messages_received:0\r\ntotal_cluster_links_buffer_limit_exceeded:0\r\n",
+		   slots == CLUSTER_SLOTS && !view->out ? "ok" : "fail", slots, slots - waiting, waiting,
+		   view->table.count, size, epoch, epoch);
 }
 
 /* A text that is as long as it comes. */
-static void tell_text(struct resp_client *c, void (*print)(struct resp_out *text, const struct kv_cluster *cluster),
-		      const struct kv_cluster *cluster)
+static void tell_text(struct resp_client *c, void (*print)(struct resp_out *text, const struct kv_view *view))
 {
 	struct resp_out text = {.most = MIB};
 
-	print(&text, cluster);
+	print(&text, c->thread->table);
 	if (text.failed)
 		resp_error(c->out, "ERR no memory for it");
 	else
@@ -652,39 +657,42 @@ static void tell_text(struct resp_client *c, void (*print)(struct resp_out *text
 
 int resp_do_cluster(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	static const char *const help[] = {"CLUSTER <subcommand>. The table is told, see rdmad-cluster(7):",
-					   "INFO, KEYSLOT <key>, MYID, NODES, SHARDS, SLOTS"};
-	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
+	static const char *const help[] = {
+		"CLUSTER <subcommand>. The table is told, see rdmad-cluster(7):",
+		"COUNTKEYSINSLOT <slot>, GETKEYSINSLOT <slot> <count>: both go over all keys",
+		"INFO, KEYSLOT <key>, MYID, NODES, SHARDS, SLOTS"};
+	const struct kv_view *view = c->thread->table;
 	char id[ID];
 
-	if (!cluster) {
+	if (!view) {
 		resp_error(c->out, "ERR This instance has cluster support disabled");
 		return 0;
 	}
 	switch (c->command->id) {
 	case RESP_CMD_CLUSTER_INFO:
-		tell_text(c, print_info, cluster);
+		tell_text(c, print_info);
 		break;
 	case RESP_CMD_CLUSTER_KEYSLOT:
 		resp_number(c->out, cluster_slot(argv[2].at, argv[2].len));
 		break;
 	case RESP_CMD_CLUSTER_MYID:
-		id_of(&cluster->table.node[cluster->self], id);
+		id_of(&view->table.node[view->self], id);
 		resp_bulk_text(c->out, id);
 		break;
 	case RESP_CMD_CLUSTER_NODES:
-		tell_text(c, print_nodes, cluster);
+		tell_text(c, print_nodes);
 		break;
 	case RESP_CMD_CLUSTER_SHARDS:
-		tell_shards(c->out, &cluster->table);
+		tell_shards(c->out, &view->table);
 		break;
 	case RESP_CMD_CLUSTER_SLOTS:
-		tell_slots(c->out, &cluster->table);
+		tell_slots(c->out, &view->table);
 		break;
-	case RESP_CMD_CLUSTER_HELP:
-		return resp_help(c, help, ARRAY_SIZE(help));
+	case RESP_CMD_CLUSTER_COUNTKEYSINSLOT:
+	case RESP_CMD_CLUSTER_GETKEYSINSLOT:
+		return resp_keys_in_slot(c, argv, argc);
 	default:
-		resp_error(c->out, "ERR rdmad does not count the keys of a slot");
+		return resp_help(c, help, ARRAY_SIZE(help));
 	}
 	return 0;
 }

@@ -116,7 +116,7 @@ static int resp_thread_init(struct service_part *part)
 	thread->kv = container_of(part->thread->part[WIRE_KV], struct kv_thread, part);
 	thread->out.most = REPLY_MAX;
 	thread->timed.id = RESP_IDS;
-	thread->kill.fn = resp_kill_marked;
+	thread->ended.fn = resp_kill_marked;
 	rc = resp_mailbox_init(&thread->mailbox);
 	if (rc != 0)
 		return rc;

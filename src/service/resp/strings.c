@@ -16,7 +16,7 @@ bool resp_may_write(struct resp_client *c, const struct resp_arg *key, uint64_t 
 	return false;
 }
 
-static int get(struct resp_client *c, const struct resp_arg *key)
+static int get_string(struct resp_client *c, const struct resp_arg *key)
 {
 	struct resp_value value;
 	int rc = resp_view_get(c, key, &value);
@@ -32,7 +32,7 @@ static int get(struct resp_client *c, const struct resp_arg *key)
 
 int resp_do_get(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return get(c, &argv[1]);
+	return get_string(c, &argv[1]);
 }
 
 int resp_do_strlen(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
@@ -54,7 +54,7 @@ int resp_do_mget(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 
 	resp_array(c->out, argc - 1);
 	for (unsigned i = 1; i < argc && !rc; i++) {
-		rc = get(c, &argv[i]);
+		rc = get_string(c, &argv[i]);
 		if (rc != -EMEDIUMTYPE)
 			continue;
 		resp_null(c->out);
@@ -64,8 +64,8 @@ int resp_do_mget(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 }
 
 /* One that expires at once is deleted: a later command does not find it, and it takes no memory until then. */
-static int put(struct resp_client *c, const struct resp_arg *key, const struct resp_arg *value,
-	       const struct resp_put *how)
+static int put_string(struct resp_client *c, const struct resp_arg *key, const struct resp_arg *value,
+		      const struct resp_put *how)
 {
 	int rc;
 
@@ -77,8 +77,8 @@ static int put(struct resp_client *c, const struct resp_arg *key, const struct r
 
 /* What SET and its relatives have in common: 1, and nothing was answered yet, or 0: the condition does not hold, which
  * was not answered either; *answered: it was, or the old value. */
-static int set(struct resp_client *c, const struct resp_arg *key, const struct resp_arg *value,
-	       const struct resp_options *options, bool *answered)
+static int set_by_options(struct resp_client *c, const struct resp_arg *key, const struct resp_arg *value,
+			  const struct resp_options *options, bool *answered)
 {
 	struct resp_put how = {.keep_expiry = options->expiry == RESP_KEEPTTL};
 	struct resp_value old = {0};
@@ -103,7 +103,7 @@ static int set(struct resp_client *c, const struct resp_arg *key, const struct r
 		resp_null(c->out);
 	if (!holds)
 		return 0;
-	rc = put(c, key, value, &how);
+	rc = put_string(c, key, value, &how);
 	return rc ? rc : 1;
 }
 
@@ -111,7 +111,7 @@ static int set_or_null(struct resp_client *c, const struct resp_arg *key, const 
 		       const struct resp_options *options)
 {
 	bool answered;
-	int rc = set(c, key, value, options, &answered);
+	int rc = set_by_options(c, key, value, options, &answered);
 
 	if (rc < 0)
 		return rc;
@@ -135,7 +135,7 @@ int resp_do_setnx(struct resp_client *c, const struct resp_arg *argv, unsigned a
 {
 	struct resp_options options = {.condition = RESP_NX};
 	bool answered;
-	int rc = set(c, &argv[1], &argv[2], &options, &answered);
+	int rc = set_by_options(c, &argv[1], &argv[2], &options, &answered);
 
 	if (rc < 0)
 		return rc;
@@ -167,7 +167,7 @@ int resp_do_getset(struct resp_client *c, const struct resp_arg *argv, unsigned 
 
 int resp_do_getdel(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	int rc = get(c, &argv[1]);
+	int rc = get_string(c, &argv[1]);
 
 	if (!rc)
 		rc = resp_view_delete(c, &argv[1]);
@@ -224,7 +224,7 @@ static int set_pairs(struct resp_client *c, const struct resp_arg *pairs, unsign
 			return 0;
 	*answered = false;
 	for (unsigned i = 0; i < count; i++) {
-		rc = put(c, &pairs[2 * i], &pairs[2 * i + 1], &how);
+		rc = put_string(c, &pairs[2 * i], &pairs[2 * i + 1], &how);
 		if (rc)
 			return rc;
 	}

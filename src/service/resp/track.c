@@ -204,7 +204,7 @@ static void told_came(struct resp_thread *to, struct resp_note *note)
 	free(told);
 }
 
-/* By a note; without memory for it the client that hears too little is cut off. */
+/* By a note; without memory or room for it the client that hears too little is cut off. */
 static void tell_far(struct resp_track *track, const char *keys, size_t len, size_t count)
 {
 	struct resp_shared *shared = track->client->thread->shared;
@@ -214,13 +214,19 @@ static void tell_far(struct resp_track *track, const char *keys, size_t len, siz
 		stream_close(track->client->stream, -ENOMEM, "no memory for a message");
 		return;
 	}
-	*told = (struct told){.note.fn = told_came, .redirect = track->redirect, .len = len, .count = count};
+	*told = (struct told){.note = {.fn = told_came, .bytes = sizeof(*told) + len},
+			      .redirect = track->redirect,
+			      .len = len,
+			      .count = count};
 	if (len)
 		memcpy(told->keys, keys, len);
 	pthread_mutex_lock(&shared->lock);
 	told->redirect->refs++;
 	pthread_mutex_unlock(&shared->lock);
-	resp_post(told->redirect->thread, &told->note);
+	if (resp_post(told->redirect->thread, &told->note))
+		return;
+	told_came(NULL, &told->note);
+	stream_close(track->client->stream, -ENOBUFS, "a message was lost: too many wait for the thread of its client");
 }
 
 static void tell_broken(struct resp_track *track)
@@ -240,7 +246,7 @@ static void tell_broken(struct resp_track *track)
 	out->failed = false;
 }
 
-static void tell(struct resp_track *track, const char *keys, size_t len, size_t count)
+static void track_tell(struct resp_track *track, const char *keys, size_t len, size_t count)
 {
 	struct resp_thread *thread = track->client->thread;
 	struct resp_client *to = track->client;
@@ -267,19 +273,12 @@ static void batch_add(struct resp_track *track, const char *key, size_t len)
 static void batch_end(struct resp_track *track)
 {
 	if (track->batch.failed)
-		tell(track, NULL, 0, 0);
+		track_tell(track, NULL, 0, 0);
 	else if (track->batched)
-		tell(track, track->batch.at, track->batch.len, track->batched);
+		track_tell(track, track->batch.at, track->batch.len, track->batched);
 	free(track->batch.at);
 	track->batch = (struct resp_out){.most = BATCH_BYTES};
 	track->batched = 0;
-}
-
-/* Tell of one key at once. */
-static void tell_key(struct resp_track *track, const char *key, size_t len)
-{
-	batch_add(track, key, len);
-	batch_end(track);
 }
 
 /*
@@ -443,7 +442,7 @@ static void tell_all(struct resp_thread *thread)
 
 		batch_end(track);
 		track_forget(track);
-		tell(track, NULL, 0, 0);
+		track_tell(track, NULL, 0, 0);
 	}
 }
 
@@ -473,10 +472,12 @@ void resp_track_event(struct resp_thread *thread, const struct store_event *even
 			continue;
 		}
 		/* One that may read it no more hears no name, and drops all, its copy of this one too. */
-		if (!is_own(e->track, event) && may_read(e->track, event))
-			tell_key(e->track, key, event->key_len);
-		else if (!is_own(e->track, event))
-			tell(e->track, NULL, 0, 0);
+		if (!is_own(e->track, event) && may_read(e->track, event)) {
+			batch_add(e->track, key, event->key_len);
+			batch_end(e->track);
+		} else if (!is_own(e->track, event)) {
+			track_tell(e->track, NULL, 0, 0);
+		}
 		tracked_end(t, e);
 	}
 }
@@ -617,11 +618,6 @@ static const char *asked_wrong(const struct resp_track *now, const struct asked 
 	return NULL;
 }
 
-static bool overlap(const struct resp_arg *a, const struct resp_arg *b)
-{
-	return memcmp(a->at, b->at, MIN(a->len, b->len)) == 0;
-}
-
 /* Beside the ones that the client has, of which the prefixes from `before` on came with it. False: it was answered. */
 static bool prefix_fits(struct resp_client *c, const struct resp_track *track, const struct resp_arg *prefix,
 			unsigned before)
@@ -633,7 +629,7 @@ static bool prefix_fits(struct resp_client *c, const struct resp_track *track, c
 	for (unsigned i = 0; i < track->prefixes; i++) {
 		const struct resp_arg *other = &track->prefix[i], *first = i < before ? prefix : other;
 
-		if (!overlap(prefix, other))
+		if (memcmp(prefix->at, other->at, MIN(prefix->len, other->len)) != 0)
 			continue;
 		other = first == other ? prefix : other;
 		resp_error(c->out,
@@ -793,11 +789,6 @@ int resp_do_client_caching(struct resp_client *c, const struct resp_arg *argv, u
 	return 0;
 }
 
-static bool is_broken(const struct resp_client *c)
-{
-	return c->track && c->track->redirect && !redirect_to(c->thread->shared, c->track->redirect);
-}
-
 int resp_do_client_trackinginfo(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	const struct resp_track *track = c->track;
@@ -813,7 +804,7 @@ int resp_do_client_trackinginfo(struct resp_client *c, const struct resp_arg *ar
 		{"optout", track && track->optout},
 		{"caching-no", track && track->caching == CACHING_NO},
 		{"noloop", track && track->noloop},
-		{"broken_redirect", is_broken(c)},
+		{"broken_redirect", track && track->redirect && !redirect_to(c->thread->shared, track->redirect)},
 	};
 	size_t n = 0;
 

@@ -138,7 +138,7 @@ static bool is_key(const struct resp_arg *key)
 }
 
 /* What the reply tells of, where replies wait for the log. */
-static void tell(struct resp_client *c, const struct entry *e)
+static void tell_entry(struct resp_client *c, const struct entry *e)
 {
 	if (c->thread->kv->committed == UINT64_MAX)
 		return;
@@ -171,7 +171,7 @@ static int entry_read(struct resp_client *c, struct entry *e, bool pin)
 	e->expires = expires;
 	e->type = meta.type;
 	e->flags = meta.flags;
-	tell(c, e);
+	tell_entry(c, e);
 	return 0;
 }
 
@@ -236,8 +236,8 @@ int resp_view_stat(struct resp_client *c, const struct resp_arg *key, struct res
 }
 
 /* Room for a value, here as many steps of it as there is time for; of a script, which would begin anew, all. */
-static int reserve(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *how,
-		   struct store_ref *out)
+static int reserve_value(struct resp_client *c, const struct resp_arg *key, size_t len, const struct resp_put *how,
+			 struct store_ref *out)
 {
 	const struct store_put put = {.owner = c->owner, .type = how->type, .flags = how->flags};
 	int rc;
@@ -290,7 +290,7 @@ char *resp_view_begin(struct resp_client *c, const struct resp_arg *key, size_t 
 	if (e && c->thread->view->sets == RESP_STEP_MOST)
 		*rc = -E2BIG;
 	else if (e)
-		*rc = reserve(c, key, len, put, &fresh);
+		*rc = reserve_value(c, key, len, put, &fresh);
 	if (*rc != 0)
 		return NULL;
 	entry_set(c, e, &fresh, put);

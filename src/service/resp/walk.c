@@ -19,6 +19,7 @@
 
 #define ANY_TYPE (-1)
 #define NO_TYPE (-2) /* that no key has */
+#define ANY_SLOT (-1)
 
 struct step {
 	uint64_t cursor;
@@ -27,6 +28,9 @@ struct step {
 	size_t count;
 	size_t looked, most; /* keys that were looked at, and are to be */
 	int type;            /* that keys are to have, an enum store_type; ANY_TYPE */
+	int slot;            /* the same; ANY_SLOT */
+	size_t found_most;   /* of a slot: keys that are answered, */
+	bool counts;         /* or counted alone */
 	size_t len;
 	char page[64 * KIB]; /* lengths and keys as they come out of the store */
 };
@@ -56,6 +60,7 @@ static struct step *step_of(struct resp_client *c)
 	step->found.most = KEYS_MOST;
 	step->most = SIZE_MAX;
 	step->type = ANY_TYPE;
+	step->slot = ANY_SLOT;
 	c->step = step;
 	c->step_end = step_end;
 	return step;
@@ -79,6 +84,15 @@ static void tells_all(struct resp_client *c)
 	c->tells = MAX(c->tells, store_lsn(c->thread->store));
 }
 
+/* Whether a key is shown: one of a slot that was given away, and is not swept yet, is not. */
+static bool is_shown(const struct resp_client *c, const void *key, size_t len)
+{
+	const struct kv_view *view = c->thread->table;
+	unsigned slot;
+
+	return likely(!view || !view->sweeping) || !kv_view_elsewhere(view, key, len, &slot);
+}
+
 /* Under a stripe's lock: a key is copied, or it comes first the next time. */
 static bool page_add(void *arg, const void *key, size_t key_len, const struct store_meta *meta)
 {
@@ -97,7 +111,8 @@ static bool page_add(void *arg, const void *key, size_t key_len, const struct st
 }
 
 /* A key is answered, if it matches (NULL: all do) and the client may read it. */
-static void found(struct resp_client *c, struct step *step, const struct resp_arg *key, const struct resp_arg *pattern)
+static void key_found(struct resp_client *c, struct step *step, const struct resp_arg *key,
+		      const struct resp_arg *pattern)
 {
 	const struct auth_client *client = stream_client(c->stream);
 
@@ -105,7 +120,12 @@ static void found(struct resp_client *c, struct step *step, const struct resp_ar
 		return;
 	if (!auth_has_all(client) && !auth_may(client, AUTH_READ, key->at, key->len))
 		return;
-	resp_bulk(&step->found, key->at, key->len);
+	if (!is_shown(c, key->at, key->len) ||
+	    (step->slot != ANY_SLOT &&
+	     ((int)cluster_slot(key->at, key->len) != step->slot || step->count == step->found_most)))
+		return;
+	if (!step->counts)
+		resp_bulk(&step->found, key->at, key->len);
 	step->count++;
 }
 
@@ -147,11 +167,11 @@ static void step_on(struct resp_client *c, struct step *step, const struct resp_
 	page_fill(c, step);
 	for (size_t at = 0; page_next(step, &at, &key);)
 		if (!resp_view_changes(c, &key))
-			found(c, step, &key, pattern);
+			key_found(c, step, &key, pattern);
 	while (step->done && resp_view_next(c, &changed, &key, &there))
 		if (there &&
 		    (step->type == ANY_TYPE || (resp_view_stat(c, &key, &value) == 1 && value.type == step->type)))
-			found(c, step, &key, pattern);
+			key_found(c, step, &key, pattern);
 }
 
 static const struct resp_arg *pattern_of(const struct resp_arg *arg)
@@ -227,17 +247,6 @@ static int type_of(const struct resp_arg *name)
 	return resp_is(name, "string") ? STORE_STRING : resp_is(name, "hash") ? STORE_HASH : NO_TYPE;
 }
 
-static void tell_scan(struct resp_client *c, const struct step *step)
-{
-	char text[RESP_INT64];
-
-	resp_array(c->out, 2);
-	resp_bulk(c->out, text, (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)step->cursor));
-	resp_array(c->out, step->count);
-	resp_raw(c->out, step->found.at, step->found.len);
-	tells_all(c);
-}
-
 int resp_do_scan(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	struct resp_scan scan = {.most = 10};
@@ -259,11 +268,56 @@ int resp_do_scan(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 	step->most = (size_t)MIN(scan.most, SCAN_MOST);
 	for (unsigned i = 0; i < SCAN_STEPS && !step->done && step->looked < step->most; i++)
 		step_on(c, step, scan.pattern);
-	if (!step->found.failed)
-		tell_scan(c, step);
+	if (!step->found.failed) {
+		char text[RESP_INT64];
+
+		resp_array(c->out, 2);
+		resp_bulk(c->out, text, (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)step->cursor));
+		resp_array(c->out, step->count);
+		resp_raw(c->out, step->found.at, step->found.len);
+		tells_all(c);
+	}
 	cursor = step->found.failed;
 	step_end(c);
 	return cursor ? -ENOMEM : 0;
+}
+
+/* The keys of a slot, counted, or as many of them as are asked for. */
+int resp_keys_in_slot(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+{
+	int64_t slot, most = INT64_MAX;
+	struct step *step;
+
+	if (!resp_read_int64(argv[2].at, argv[2].len, &slot) ||
+	    (argc == 4 && !resp_read_int64(argv[3].at, argv[3].len, &most)))
+		return resp_not_an_integer(c);
+	if (slot < 0 || slot >= CLUSTER_SLOTS || most < 0) {
+		resp_error(c->out, "ERR Invalid slot or number of keys");
+		return 0;
+	}
+	step = step_of(c);
+	if (!step)
+		return -ENOMEM;
+	step->slot = (int)slot;
+	step->found_most = (size_t)most;
+	step->counts = argc == 3;
+	while (!step->done && !step->found.failed && step->count < step->found_most) {
+		step_on(c, step, NULL);
+		if (!step->done && !may_go_on(c))
+			return -EAGAIN;
+	}
+	if (step->found.failed) {
+		resp_error(c->out, "ERR the keys take more than %llu bytes or all memory", KEYS_MOST);
+	} else if (step->counts) {
+		resp_number(c->out, (int64_t)step->count);
+		tells_all(c);
+	} else {
+		resp_array(c->out, step->count);
+		resp_raw(c->out, step->found.at, step->found.len);
+		tells_all(c);
+	}
+	step_end(c);
+	return 0;
 }
 
 /* The first of the keys that are written and not in the store yet. */
@@ -297,7 +351,7 @@ int resp_do_randomkey(struct resp_client *c, const struct resp_arg *argv, unsign
 		key.len = store_random(c->thread->store, random, resp_now(c), drawn);
 		if (!key.len)
 			break;
-		if (resp_view_changes(c, &key))
+		if (resp_view_changes(c, &key) || !is_shown(c, key.at, key.len))
 			continue;
 		if (auth_has_all(client) || auth_may(client, AUTH_READ, key.at, key.len)) {
 			resp_bulk(c->out, key.at, key.len);
@@ -365,7 +419,7 @@ static int flush_within(struct resp_client *c)
 	return MIN(rc, 0);
 }
 
-static int flush(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
+static int flush_keys(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
 	struct step *step;
 	uint64_t deleted;
@@ -394,10 +448,10 @@ static int flush(struct resp_client *c, const struct resp_arg *argv, unsigned ar
 
 int resp_do_flushdb(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return flush(c, argv, argc);
+	return flush_keys(c, argv, argc);
 }
 
 int resp_do_flushall(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return flush(c, argv, argc);
+	return flush_keys(c, argv, argc);
 }

@@ -141,8 +141,8 @@ static unsigned names_of(const struct store_event *event, struct name out[static
 	return n;
 }
 
-static void publish(struct resp_thread *thread, const char *prefix, const void *name, size_t len,
-		    const struct resp_arg *message, const struct resp_arg *key)
+static void publish_event(struct resp_thread *thread, const char *prefix, const void *name, size_t len,
+			  const struct resp_arg *message, const struct resp_arg *key)
 {
 	char channel[32 + STORE_KEY_MAX];
 	size_t at = strlen(prefix);
@@ -152,7 +152,7 @@ static void publish(struct resp_thread *thread, const char *prefix, const void *
 	resp_publish_here(thread, &(struct resp_arg){channel, at + len}, message, key);
 }
 
-static void notify(struct resp_thread *thread, unsigned flags, const struct store_event *event)
+static void notify_event(struct resp_thread *thread, unsigned flags, const struct store_event *event)
 {
 	const struct resp_arg key = {(const char *)event->key, event->key_len};
 	struct name name[3];
@@ -164,9 +164,9 @@ static void notify(struct resp_thread *thread, unsigned flags, const struct stor
 		if (!(flags & name[i].class))
 			continue;
 		if (flags & BY_KEY)
-			publish(thread, "__keyspace@0__:", key.at, key.len, &text, &key);
+			publish_event(thread, "__keyspace@0__:", key.at, key.len, &text, &key);
 		if (flags & BY_EVENT)
-			publish(thread, "__keyevent@0__:", text.at, text.len, &key, &key);
+			publish_event(thread, "__keyevent@0__:", text.at, text.len, &key, &key);
 	}
 }
 
@@ -204,7 +204,7 @@ int resp_watch_turn(struct service_part *part)
 
 		resp_track_event(thread, &event);
 		if (thread->listeners && flags)
-			notify(thread, flags, &event);
+			notify_event(thread, flags, &event);
 	}
 	if (n)
 		resp_track_turn(thread);

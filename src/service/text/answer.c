@@ -31,7 +31,7 @@ void text_pins_cut(struct text_pins *pins, struct store *store, unsigned count)
 	}
 }
 
-static void unpin(void *owner, void *item)
+static void answer_unpin(void *owner, void *item)
 {
 	struct store_ref ref = {.item = item};
 
@@ -52,7 +52,7 @@ void text_write(struct stream *stream, struct store *store, struct text_pins *pi
 			n = 0;
 		}
 		piece[n++] = (struct stream_piece){bytes + at, pin->at - at, NULL, NULL, NULL};
-		piece[n++] = (struct stream_piece){pin->ref.addr, pin->ref.len, unpin, store, pin->ref.item};
+		piece[n++] = (struct stream_piece){pin->ref.addr, pin->ref.len, answer_unpin, store, pin->ref.item};
 		at = pin->at;
 	}
 	if (len > at)

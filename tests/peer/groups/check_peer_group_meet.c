@@ -159,7 +159,7 @@ START_TEST(test_run)
 
 	server_start(&(struct server_options){0});
 	set_run(NULL, "1", "run");
-	REFUSED(rdma_group_run(ctx), EINVAL, "RDMA_RANK is not set: was the program started by rdmarun?");
+	REFUSED(rdma_group_run(ctx), EINVAL, "RDMA_SIZE is set, and RDMA_RANK is not (rdmarun)");
 	set_run("0", "", "run");
 	REFUSED(rdma_group_run(ctx), EINVAL, "RDMA_SIZE is \"\"");
 	set_run("0x1", "1", "run");
@@ -167,7 +167,7 @@ START_TEST(test_run)
 	set_run("-1", "1", "run");
 	REFUSED(rdma_group_run(ctx), EINVAL, "RDMA_RANK is \"-1\"");
 	set_run("0", "1", NULL);
-	REFUSED(rdma_group_run(ctx), EINVAL, "RDMA_GROUP is not set");
+	REFUSED(rdma_group_run(ctx), EINVAL, "RDMA_RANK is set, and RDMA_GROUP is not (rdmarun)");
 	set_run("0", "1", "run");
 	group = rdma_group_run(ctx);
 	SAYS(group);

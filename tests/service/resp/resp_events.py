@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from resp_client import command, fail, failures, wait_until
+from resp_client import LIMIT, command, fail, failures, wait_until
 from resp_pubsub import Connection
 
 WAIT = 10
@@ -454,15 +454,13 @@ def deaf(path):
     c, writer = Reader(path, True), Reader(path)
     c.ask("CLIENT", "TRACKING", "ON", "BCAST")
     key = b"d" * 4000
-    for i in range(600):  # few at a time: what a worker misses is told in one short message
-        writer.socket.sendall(command("SET", key, i) * 100)
-        for _ in range(100):
-            writer.take()
-        if i % 50 == 49 and "flags=tB" not in writer.ask("CLIENT", "LIST").decode():
-            break
-    end = time.monotonic() + WAIT
+    end, i = time.monotonic() + LIMIT, 0
     while "flags=tB" in writer.ask("CLIENT", "LIST").decode() and time.monotonic() < end:
-        time.sleep(0.05)
+        for _ in range(50):  # few at a time: what a worker misses is told in one short message
+            i += 1
+            writer.socket.sendall(command("SET", key, i) * 100)
+            for _ in range(100):
+                writer.take()
     try:
         while True:
             c.reply()

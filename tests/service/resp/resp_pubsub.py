@@ -145,6 +145,59 @@ def slow(path):
         fail("the honest one did not hear the last")
 
 
+def busy(path):
+    """A worker in a long script, for whose subscribers more messages come than may wait: those that lack one are cut off, the others
+    have all."""
+    text, most = b"m" * (1 << 20), 13
+    subscribers = [Connection(path) for _ in range(12)]
+    for i, c in enumerate(subscribers):
+        c.send("SUBSCRIBE", f"busy {i:02}")
+        c.until(b":1\r\n")
+    publishers = [Connection(path) for _ in range(6)]
+    script = Connection(path)
+    script.send("EVAL", "while true do end", 0)
+    free = []
+    for c in publishers:  # of the worker that is not in the script: by the second answer it has begun
+        c.socket.settimeout(1)
+        try:
+            for _ in range(2):
+                c.send("PING")
+                c.until(b"PONG\r\n")
+            free.append(c)
+        except TimeoutError:
+            pass
+    if not 0 < len(free) < len(publishers):
+        fail(f"of {len(publishers)} connections {len(free)} are of another worker than a script's")
+        return
+    publisher = free[0]
+    publisher.socket.settimeout(LIMIT)
+    one = len(command("message", "busy 00", text))
+    there = [0] * len(subscribers)
+    for _ in range(most):
+        for i, c in enumerate(subscribers):
+            publisher.number("PUBLISH", f"busy {i:02}", text)
+            there[i] += len(c.there())
+    early = script.there()
+    if not early:
+        script.until(b"resp.script_time\r\n")
+    cut = 0
+    for i, c in enumerate(subscribers):
+        try:
+            while there[i] < most * one and (part := c.socket.recv(1 << 20)):
+                there[i] += len(part)
+        except ConnectionResetError:
+            pass
+        cut += there[i] < most * one
+    if early:
+        print("the script ended before too many messages waited: this machine is slow now", file=sys.stderr)
+    elif not 0 < cut < len(subscribers):
+        fail(f"{cut} of {len(subscribers)} subscribers were cut off, of which some are of a busy worker, and some are not")
+    for i, c in enumerate(subscribers):
+        if there[i] == most * one:
+            publisher.number("PUBLISH", f"busy {i:02}", "last")
+            c.until(b"last\r\n")
+
+
 def killed(path):
     publisher = Connection(path)
     for _ in range(3):
@@ -198,6 +251,7 @@ def transactions(path):
 if __name__ == "__main__":
     compare(sys.argv[1], sys.argv[2], int(sys.argv[3]))
     slow(sys.argv[2])
+    busy(sys.argv[2])
     killed(sys.argv[2])
     transactions(sys.argv[2])
     sys.exit(1 if failures else 0)

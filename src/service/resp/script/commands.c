@@ -54,7 +54,7 @@ static bool read_call(struct resp_client *c, struct resp_call *call, const struc
 	return false;
 }
 
-static int eval(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool reads)
+static int eval_text(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool reads)
 {
 	struct resp_call call = {.text = argv[1].at, .len = argv[1].len, .reads = reads};
 	char sha[RESP_SHA1 + 1];
@@ -66,7 +66,7 @@ static int eval(struct resp_client *c, const struct resp_arg *argv, unsigned arg
 	return resp_script_run(c, &call);
 }
 
-static int evalsha(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool reads)
+static int eval_sha(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool reads)
 {
 	struct resp_call call = {.reads = reads};
 	char sha[RESP_SHA1 + 1];
@@ -83,13 +83,13 @@ static int evalsha(struct resp_client *c, const struct resp_arg *argv, unsigned 
 	return 0;
 }
 #else
-static int eval(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool reads)
+static int eval_text(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool reads)
 {
 	are_on(c);
 	return 0;
 }
 
-static int evalsha(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool reads)
+static int eval_sha(struct resp_client *c, const struct resp_arg *argv, unsigned argc, bool reads)
 {
 	are_on(c);
 	return 0;
@@ -107,22 +107,22 @@ void resp_script_free(struct resp_thread *thread)
 
 int resp_do_eval(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return eval(c, argv, argc, false);
+	return eval_text(c, argv, argc, false);
 }
 
 int resp_do_eval_ro(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return eval(c, argv, argc, true);
+	return eval_text(c, argv, argc, true);
 }
 
 int resp_do_evalsha(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return evalsha(c, argv, argc, false);
+	return eval_sha(c, argv, argc, false);
 }
 
 int resp_do_evalsha_ro(struct resp_client *c, const struct resp_arg *argv, unsigned argc)
 {
-	return evalsha(c, argv, argc, true);
+	return eval_sha(c, argv, argc, true);
 }
 
 int resp_do_script_load(struct resp_client *c, const struct resp_arg *argv, unsigned argc)

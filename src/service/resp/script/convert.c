@@ -18,7 +18,7 @@ void resp_push_error(lua_State *lua, const char *text)
 }
 
 /* A table with one member, the value on top of the stack. */
-static void wrap(lua_State *lua, const char *name)
+static void wrap_value(lua_State *lua, const char *name)
 {
 	lua_newtable(lua);
 	lua_pushstring(lua, name);
@@ -27,13 +27,13 @@ static void wrap(lua_State *lua, const char *name)
 	lua_remove(lua, -2);
 }
 
-static const char *push(lua_State *lua, const char *at);
+static const char *push_reply(lua_State *lua, const char *at);
 
 static const char *push_many(lua_State *lua, const char *at, int64_t members)
 {
 	lua_createtable(lua, (int)MIN(members, 1024), 0);
 	for (int64_t i = 0; i < members; i++) {
-		at = push(lua, at);
+		at = push_reply(lua, at);
 		lua_rawseti(lua, -2, (int)i + 1);
 	}
 	return at;
@@ -43,11 +43,11 @@ static const char *push_pairs(lua_State *lua, const char *at, int64_t pairs, boo
 {
 	lua_newtable(lua);
 	for (int64_t i = 0; i < pairs; i++) {
-		at = push(lua, at);
+		at = push_reply(lua, at);
 		if (set)
 			lua_pushboolean(lua, true);
 		else
-			at = push(lua, at);
+			at = push_reply(lua, at);
 		if (lua_isnil(lua, -2) || (lua_isnumber(lua, -2) && isnan(lua_tonumber(lua, -2))))
 			lua_pop(lua, 2);
 		else
@@ -57,7 +57,7 @@ static const char *push_pairs(lua_State *lua, const char *at, int64_t pairs, boo
 }
 
 /* One reply, as build.c of resp makes it: no bounds need be looked at. The place behind it. */
-static const char *push(lua_State *lua, const char *at)
+static const char *push_reply(lua_State *lua, const char *at)
 {
 	const char *end = strstr(at, "\r\n");
 	char kind = *at++;
@@ -67,11 +67,11 @@ static const char *push(lua_State *lua, const char *at)
 	switch (kind) {
 	case '+':
 		lua_pushlstring(lua, at, (size_t)(end - at));
-		wrap(lua, "ok");
+		wrap_value(lua, "ok");
 		break;
 	case '-':
 		lua_pushlstring(lua, at, (size_t)(end - at));
-		wrap(lua, "err");
+		wrap_value(lua, "err");
 		break;
 	case ':':
 		lua_pushnumber(lua, (lua_Number)number);
@@ -89,7 +89,7 @@ static const char *push(lua_State *lua, const char *at)
 		lua_setfield(lua, -2, "format");
 		lua_pushlstring(lua, end + 6, (size_t)number - 4);
 		lua_setfield(lua, -2, "string");
-		wrap(lua, "verbatim_string");
+		wrap_value(lua, "verbatim_string");
 		return end + 2 + number + 2;
 	case '*':
 	case '>':
@@ -100,14 +100,14 @@ static const char *push(lua_State *lua, const char *at)
 	case '%':
 	case '~':
 		at = push_pairs(lua, end + 2, number, kind == '~');
-		wrap(lua, kind == '%' ? "map" : "set");
+		wrap_value(lua, kind == '%' ? "map" : "set");
 		return at;
 	case '#':
 		lua_pushboolean(lua, *at == 't');
 		break;
 	case ',':
 		lua_pushnumber(lua, strtod(at, NULL));
-		wrap(lua, "double");
+		wrap_value(lua, "double");
 		break;
 	default:
 		lua_pushnil(lua);
@@ -117,11 +117,11 @@ static const char *push(lua_State *lua, const char *at)
 
 void resp_push_reply(lua_State *lua, const char *reply)
 {
-	push(lua, reply);
+	push_reply(lua, reply);
 }
 
 /* Whether the table on top has this member, of that type, which is then above it. */
-static bool has(lua_State *lua, const char *name, int type)
+static bool has_member(lua_State *lua, const char *name, int type)
 {
 	lua_pushstring(lua, name);
 	lua_rawget(lua, -2);
@@ -131,7 +131,7 @@ static bool has(lua_State *lua, const char *name, int type)
 	return false;
 }
 
-static void reply(lua_State *lua, struct resp_script *s, unsigned deep);
+static void reply_value(lua_State *lua, struct resp_script *s, unsigned deep);
 
 static void reply_simple(struct resp_out *out, char mark, const char *text)
 {
@@ -165,7 +165,7 @@ static void reply_array(lua_State *lua, struct resp_script *s, unsigned deep)
 	resp_array(s->client->out, (size_t)members);
 	for (int i = 1; i <= members && !s->error && !s->client->out->failed; i++) {
 		lua_rawgeti(lua, -1, i);
-		reply(lua, s, deep + 1);
+		reply_value(lua, s, deep + 1);
 	}
 }
 
@@ -181,11 +181,11 @@ static void reply_pairs(lua_State *lua, struct resp_script *s, unsigned deep, bo
 		resp_map(s->client->out, pairs);
 	for (lua_pushnil(lua); lua_next(lua, -2);) {
 		lua_pushvalue(lua, -2);
-		reply(lua, s, deep + 1);
+		reply_value(lua, s, deep + 1);
 		if (set)
 			lua_pop(lua, 1);
 		else
-			reply(lua, s, deep + 1);
+			reply_value(lua, s, deep + 1);
 	}
 }
 
@@ -193,23 +193,23 @@ static void reply_table(lua_State *lua, struct resp_script *s, unsigned deep)
 {
 	struct resp_out *out = s->client->out;
 
-	if (has(lua, "err", LUA_TSTRING)) {
+	if (has_member(lua, "err", LUA_TSTRING)) {
 		reply_simple(out, '-', lua_tostring(lua, -1));
 		lua_pop(lua, 1);
-	} else if (has(lua, "ok", LUA_TSTRING)) {
+	} else if (has_member(lua, "ok", LUA_TSTRING)) {
 		reply_simple(out, '+', lua_tostring(lua, -1));
 		lua_pop(lua, 1);
-	} else if (has(lua, "double", LUA_TNUMBER)) {
+	} else if (has_member(lua, "double", LUA_TNUMBER)) {
 		resp_double(out, lua_tonumber(lua, -1));
 		lua_pop(lua, 1);
-	} else if (has(lua, "map", LUA_TTABLE)) {
+	} else if (has_member(lua, "map", LUA_TTABLE)) {
 		reply_pairs(lua, s, deep, false);
 		lua_pop(lua, 1);
-	} else if (has(lua, "set", LUA_TTABLE)) {
+	} else if (has_member(lua, "set", LUA_TTABLE)) {
 		reply_pairs(lua, s, deep, true);
 		lua_pop(lua, 1);
-	} else if (has(lua, "verbatim_string", LUA_TTABLE)) {
-		if (has(lua, "string", LUA_TSTRING)) {
+	} else if (has_member(lua, "verbatim_string", LUA_TTABLE)) {
+		if (has_member(lua, "string", LUA_TSTRING)) {
 			size_t len;
 			const char *text = lua_tolstring(lua, -1, &len);
 
@@ -225,7 +225,7 @@ static void reply_table(lua_State *lua, struct resp_script *s, unsigned deep)
 }
 
 /* Takes the value from the stack. The clock is looked at with each table, as a table may have itself. */
-static void reply(lua_State *lua, struct resp_script *s, unsigned deep)
+static void reply_value(lua_State *lua, struct resp_script *s, unsigned deep)
 {
 	struct resp_out *out = s->client->out;
 	const char *text;
@@ -266,5 +266,5 @@ static void reply(lua_State *lua, struct resp_script *s, unsigned deep)
 
 void resp_reply_lua(lua_State *lua)
 {
-	reply(lua, resp_script_of(lua), 0);
+	reply_value(lua, resp_script_of(lua), 0);
 }

@@ -53,7 +53,7 @@ struct measure {
 };
 
 /* False: longer than `most`. */
-static bool add(struct measure *m, size_t bytes)
+static bool measure_add(struct measure *m, size_t bytes)
 {
 	if (++m->values % LOOK_VALUES == 0 && !resp_script_goes_on(resp_script_of(m->lua)))
 		resp_script_stop(m->lua, resp_script_of(m->lua)->error);
@@ -62,7 +62,7 @@ static bool add(struct measure *m, size_t bytes)
 }
 
 /* What cjson says of a value that it does not write. */
-static void refuse(struct measure *m, const char *why)
+static void json_refuse(struct measure *m, const char *why)
 {
 	luaL_error(m->lua, "Cannot serialise %s: %s", luaL_typename(m->lua, -1), why);
 }
@@ -92,14 +92,14 @@ static bool look_at_table(struct measure *m, int *length, bool *by_member)
 		max = key > INT_MAX ? max : MAX(max, (int)key);
 		items++;
 		lua_pop(lua, 1);
-		if (!add(m, 0))
+		if (!measure_add(m, 0))
 			return false;
 	}
 	if (beyond && (m->ratio <= 0 || m->safe == INT_MAX))
 		max = INT_MAX;
 	if (m->ratio > 0 && max > (int64_t)items * m->ratio && max > m->safe) {
 		if (!m->convert && !beyond)
-			refuse(m, "excessively sparse array");
+			json_refuse(m, "excessively sparse array");
 		return true;
 	}
 	*length = max;
@@ -107,7 +107,7 @@ static bool look_at_table(struct measure *m, int *length, bool *by_member)
 	return true;
 }
 
-static bool measure(struct measure *m, int depth);
+static bool measure_value(struct measure *m, int depth);
 
 /* What is refused here may be written by cjson no more: the rest of it was not measured. */
 static bool measure_table(struct measure *m, int depth)
@@ -118,11 +118,11 @@ static bool measure_table(struct measure *m, int depth)
 
 	if (depth > m->deep || !lua_checkstack(lua, 8))
 		luaL_error(lua, "Cannot serialise, excessive nesting (%d)", depth);
-	if (!add(m, 2) || !look_at_table(m, &length, &by_member))
+	if (!measure_add(m, 2) || !look_at_table(m, &length, &by_member))
 		return false;
 	for (int i = 1; i <= length; i++) {
 		lua_rawgeti(lua, -1, i);
-		if (!add(m, 1) || !measure(m, depth))
+		if (!measure_add(m, 1) || !measure_value(m, depth))
 			return false;
 		lua_pop(lua, 1);
 	}
@@ -134,9 +134,10 @@ static bool measure_table(struct measure *m, int depth)
 
 		if (type != LUA_TSTRING && type != LUA_TNUMBER) {
 			lua_pop(lua, 1);
-			refuse(m, "table key must be a number or string");
+			json_refuse(m, "table key must be a number or string");
 		}
-		if (!add(m, 4 + (type == LUA_TNUMBER ? NUMBER : ESCAPED * lua_objlen(lua, -2))) || !measure(m, depth))
+		if (!measure_add(m, 4 + (type == LUA_TNUMBER ? NUMBER : ESCAPED * lua_objlen(lua, -2))) ||
+		    !measure_value(m, depth))
 			return false;
 		lua_pop(lua, 1);
 	}
@@ -144,21 +145,21 @@ static bool measure_table(struct measure *m, int depth)
 }
 
 /* Add the value on top of the stack. False: too long. */
-static bool measure(struct measure *m, int depth)
+static bool measure_value(struct measure *m, int depth)
 {
 	switch (lua_type(m->lua, -1)) {
 	case LUA_TSTRING:
-		return add(m, 2 + ESCAPED * lua_objlen(m->lua, -1));
+		return measure_add(m, 2 + ESCAPED * lua_objlen(m->lua, -1));
 	case LUA_TNUMBER:
-		return add(m, NUMBER);
+		return measure_add(m, NUMBER);
 	case LUA_TNIL:
 	case LUA_TBOOLEAN:
 	case LUA_TLIGHTUSERDATA:
-		return add(m, LITERAL);
+		return measure_add(m, LITERAL);
 	case LUA_TTABLE:
 		return measure_table(m, depth + 1);
 	default:
-		refuse(m, "type not supported");
+		json_refuse(m, "type not supported");
 		return false;
 	}
 }
@@ -201,7 +202,7 @@ static int call_library(lua_State *lua)
 	return lua_error(lua);
 }
 
-static int encode(lua_State *lua)
+static int json_encode(lua_State *lua)
 {
 	struct measure m = {.lua = lua, .most = resp_script_of(lua)->limit / 4};
 
@@ -216,14 +217,14 @@ static int encode(lua_State *lua)
 	lua_call(lua, 0, 1);
 	m.deep = (int)lua_tointeger(lua, 2);
 	lua_settop(lua, 1);
-	measure(&m, 0);
+	measure_value(&m, 0);
 	lua_settop(lua, 1);
 	/* Its buffer is doubled and copied as it grows; then it is a string. */
 	make_room(lua, 4 * m.bytes + STACK);
 	return call_library(lua);
 }
 
-static int decode(lua_State *lua)
+static int json_decode(lua_State *lua)
 {
 	size_t len, need = STACK;
 	const char *text;
@@ -241,7 +242,7 @@ static int decode(lua_State *lua)
 }
 
 /* A setting holds as long as the script that makes it. */
-static int configure(lua_State *lua)
+static int json_configure(lua_State *lua)
 {
 	if (lua_gettop(lua) > 0)
 		resp_script_of(lua)->configured = true;
@@ -284,7 +285,7 @@ bool resp_json_open(lua_State *lua)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
 		lua_getfield(lua, library, settings[i]);
-		lua_pushcclosure(lua, configure, 1);
+		lua_pushcclosure(lua, json_configure, 1);
 		lua_setfield(lua, -2, settings[i]);
 	}
 	lua_pushcfunction(lua, encode_keep_buffer);
@@ -292,10 +293,10 @@ bool resp_json_open(lua_State *lua)
 	lua_getfield(lua, library, "encode");
 	lua_getfield(lua, library, "encode_sparse_array");
 	lua_getfield(lua, library, "encode_max_depth");
-	lua_pushcclosure(lua, encode, 3);
+	lua_pushcclosure(lua, json_encode, 3);
 	lua_setfield(lua, -2, "encode");
 	lua_getfield(lua, library, "decode");
-	lua_pushcclosure(lua, decode, 1);
+	lua_pushcclosure(lua, json_decode, 1);
 	lua_setfield(lua, -2, "decode");
 	lua_remove(lua, library);
 	return true;

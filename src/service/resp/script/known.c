@@ -52,7 +52,7 @@ static struct known **slot_of(struct resp_scripts *s, const char *sha)
 	return &s->slot[at & (SLOTS - 1)];
 }
 
-static struct known *find(struct resp_scripts *s, const char *sha)
+static struct known *known_find(struct resp_scripts *s, const char *sha)
 {
 	struct known *k = *slot_of(s, sha);
 
@@ -61,7 +61,7 @@ static struct known *find(struct resp_scripts *s, const char *sha)
 	return k;
 }
 
-static void forget(struct resp_scripts *s, struct known *k)
+static void known_forget(struct resp_scripts *s, struct known *k)
 {
 	struct known **at = slot_of(s, k->sha);
 
@@ -78,9 +78,9 @@ static void forget(struct resp_scripts *s, struct known *k)
 static void forget_all(struct resp_scripts *s)
 {
 	while (!list_empty(&s->brought))
-		forget(s, container_of(s->brought.next, struct known, node));
+		known_forget(s, container_of(s->brought.next, struct known, node));
 	while (!list_empty(&s->loaded))
-		forget(s, container_of(s->loaded.next, struct known, node));
+		known_forget(s, container_of(s->loaded.next, struct known, node));
 }
 
 void resp_scripts_close(struct resp_shared *shared)
@@ -94,9 +94,9 @@ void resp_scripts_close(struct resp_shared *shared)
 	free(s);
 }
 
-static bool add(struct resp_scripts *s, const char *sha, const char *text, size_t len, bool loaded)
+static bool known_add(struct resp_scripts *s, const char *sha, const char *text, size_t len, bool loaded)
 {
-	struct known *k = find(s, sha);
+	struct known *k = known_find(s, sha);
 
 	if (k && loaded && !k->loaded) {
 		list_del(&k->node);
@@ -106,7 +106,7 @@ static bool add(struct resp_scripts *s, const char *sha, const char *text, size_
 	if (k)
 		return true;
 	while ((s->count >= RESP_SCRIPTS_MAX || s->bytes + len > RESP_SCRIPTS_BYTES) && !list_empty(&s->brought))
-		forget(s, container_of(s->brought.next, struct known, node));
+		known_forget(s, container_of(s->brought.next, struct known, node));
 	if (s->count >= RESP_SCRIPTS_MAX || s->bytes + len > RESP_SCRIPTS_BYTES)
 		return false;
 	k = malloc(sizeof(*k) + len + 1);
@@ -129,7 +129,7 @@ bool resp_known_add(struct resp_scripts *s, const char *sha, const char *text, s
 	bool added;
 
 	pthread_mutex_lock(&s->lock);
-	added = add(s, sha, text, len, loaded);
+	added = known_add(s, sha, text, len, loaded);
 	pthread_mutex_unlock(&s->lock);
 	return added;
 }
@@ -139,7 +139,7 @@ bool resp_known_has(struct resp_scripts *s, const char *sha)
 	bool has;
 
 	pthread_mutex_lock(&s->lock);
-	has = find(s, sha);
+	has = known_find(s, sha);
 	pthread_mutex_unlock(&s->lock);
 	return has;
 }
@@ -150,7 +150,7 @@ char *resp_known_text(struct resp_scripts *s, const char *sha, size_t *len)
 	char *text = NULL;
 
 	pthread_mutex_lock(&s->lock);
-	k = find(s, sha);
+	k = known_find(s, sha);
 	if (k)
 		text = malloc(k->len + 1);
 	if (text) {

@@ -13,16 +13,10 @@
  * redis
  */
 
-/* redis.call() and redis.pcall() fail with this, a table on top of the stack. */
-static int fail_call(lua_State *lua, bool raises)
-{
-	return raises ? lua_error(lua) : 1;
-}
-
 static int fail_text(lua_State *lua, bool raises, const char *text)
 {
 	resp_push_error(lua, text);
-	return fail_call(lua, raises);
+	return raises ? lua_error(lua) : 1;
 }
 
 /* Arguments are strings or numbers, on the stack. */
@@ -64,8 +58,8 @@ static int keep_keys(struct resp_script *s, const struct resp_command *command, 
 	return 0;
 }
 
-static const struct resp_command *choose(struct resp_script *s, const struct resp_arg *argv, unsigned argc,
-					 const char **why)
+static const struct resp_command *script_command(struct resp_script *s, const struct resp_arg *argv, unsigned argc,
+						 const char **why)
 {
 	const struct resp_command *command = resp_find(argv[0].at, argv[0].len);
 
@@ -113,7 +107,7 @@ static int carry_out(struct resp_script *s, const struct resp_command *command, 
 	return rc == 0 && s->out.failed ? -ENOBUFS : rc;
 }
 
-static int call(lua_State *lua, bool raises)
+static int call_command(lua_State *lua, bool raises)
 {
 	struct resp_script *s = resp_script_of(lua);
 	int argc = lua_gettop(lua), rc;
@@ -131,7 +125,7 @@ static int call(lua_State *lua, bool raises)
 	argv = lua_newuserdata(lua, (size_t)argc * sizeof(*argv));
 	if (!read_args(lua, argv, argc))
 		return fail_text(lua, raises, "Lua redis lib command arguments must be strings or integers");
-	command = choose(s, argv, (unsigned)argc, &why);
+	command = script_command(s, argv, (unsigned)argc, &why);
 	if (!command)
 		return fail_text(lua, raises, why);
 	rc = carry_out(s, command, argv, (unsigned)argc);
@@ -145,12 +139,12 @@ static int call(lua_State *lua, bool raises)
 
 static int redis_call(lua_State *lua)
 {
-	return call(lua, true);
+	return call_command(lua, true);
 }
 
 static int redis_pcall(lua_State *lua)
 {
-	return call(lua, false);
+	return call_command(lua, false);
 }
 
 static int wrong_arguments(lua_State *lua)
@@ -215,7 +209,7 @@ static int redis_log(lua_State *lua)
 	return 0;
 }
 
-static int print(lua_State *lua)
+static int lua_print(lua_State *lua)
 {
 	for (int i = 1; i <= lua_gettop(lua); i++)
 		if (lua_tostring(lua, i))
@@ -333,26 +327,22 @@ static int string_rep(lua_State *lua)
 }
 
 /* What Lua compares by, with a look at the clock: a sort of many numbers calls nothing else. */
-static int less(lua_State *lua)
+static int lua_less(lua_State *lua)
 {
 	lua_pushboolean(lua, lua_lessthan(lua, 1, 2));
 	return 1;
 }
 
-static int refuse(lua_State *lua)
-{
-	lua_pushliteral(lua, "Attempt to modify a readonly table");
-	return lua_error(lua);
-}
-
 /* A function of Lua's own, the first upvalue, that would write into a table of all scripts. */
-static int guarded(lua_State *lua)
+static int guarded_call(lua_State *lua)
 {
 	if (lua_istable(lua, 1) && lua_getmetatable(lua, 1)) {
 		lua_pushliteral(lua, "__metatable");
 		lua_rawget(lua, -2);
-		if (lua_rawequal(lua, -1, lua_upvalueindex(2)))
-			return refuse(lua);
+		if (lua_rawequal(lua, -1, lua_upvalueindex(2))) {
+			lua_pushliteral(lua, "Attempt to modify a readonly table");
+			return lua_error(lua);
+		}
 		lua_pop(lua, 2);
 	}
 	lua_pushvalue(lua, lua_upvalueindex(1));
@@ -362,7 +352,7 @@ static int guarded(lua_State *lua)
 }
 
 /* The handler is called when the call has ended: while a hook ends a script, Lua would call no hook in it. */
-static int xpcall(lua_State *lua)
+static int lua_xpcall_safe(lua_State *lua)
 {
 	luaL_checkany(lua, 2);
 	lua_settop(lua, 2);
@@ -380,7 +370,7 @@ static int xpcall(lua_State *lua)
 }
 
 /* Scripts see the text of an error that is a table {err}, as by Redis. */
-static int pcall(lua_State *lua)
+static int lua_pcall_safe(lua_State *lua)
 {
 	luaL_checkany(lua, 1);
 	lua_pushboolean(lua, true);
@@ -401,7 +391,7 @@ static int pcall(lua_State *lua)
 }
 
 /* Lua's own takes a range of 2^32 members for none. */
-static int unpack(lua_State *lua)
+static int lua_unpack(lua_State *lua)
 {
 	lua_Integer from, to;
 
@@ -433,7 +423,7 @@ static int table_sort(lua_State *lua)
 	luaL_checktype(lua, 1, LUA_TTABLE);
 	lua_settop(lua, 2);
 	if (lua_isnil(lua, 2)) {
-		lua_pushcfunction(lua, less);
+		lua_pushcfunction(lua, lua_less);
 		lua_replace(lua, 2);
 	}
 	lua_pushvalue(lua, lua_upvalueindex(1));
@@ -462,7 +452,7 @@ static int load_text(lua_State *lua)
 	return 2;
 }
 
-static int collectgarbage(lua_State *lua)
+static int lua_collect(lua_State *lua)
 {
 	static const char *const words[] = {"count", "collect",  "stop",       "restart",
 					    "step",  "setpause", "setstepmul", NULL};
@@ -484,7 +474,7 @@ static int os_clock(lua_State *lua)
  * bit
  */
 
-static uint32_t bits(lua_State *lua, int at)
+static uint32_t bit_word(lua_State *lua, int at)
 {
 	lua_Number number = fmod(luaL_checknumber(lua, at), 0x1p32);
 
@@ -499,80 +489,80 @@ static int push_bits(lua_State *lua, uint32_t word)
 
 static int bit_tobit(lua_State *lua)
 {
-	return push_bits(lua, bits(lua, 1));
+	return push_bits(lua, bit_word(lua, 1));
 }
 
 static int bit_bnot(lua_State *lua)
 {
-	return push_bits(lua, ~bits(lua, 1));
+	return push_bits(lua, ~bit_word(lua, 1));
 }
 
 static int bit_band(lua_State *lua)
 {
-	uint32_t word = bits(lua, 1);
+	uint32_t word = bit_word(lua, 1);
 
 	for (int i = lua_gettop(lua); i > 1; i--)
-		word &= bits(lua, i);
+		word &= bit_word(lua, i);
 	return push_bits(lua, word);
 }
 
 static int bit_bor(lua_State *lua)
 {
-	uint32_t word = bits(lua, 1);
+	uint32_t word = bit_word(lua, 1);
 
 	for (int i = lua_gettop(lua); i > 1; i--)
-		word |= bits(lua, i);
+		word |= bit_word(lua, i);
 	return push_bits(lua, word);
 }
 
 static int bit_bxor(lua_State *lua)
 {
-	uint32_t word = bits(lua, 1);
+	uint32_t word = bit_word(lua, 1);
 
 	for (int i = lua_gettop(lua); i > 1; i--)
-		word ^= bits(lua, i);
+		word ^= bit_word(lua, i);
 	return push_bits(lua, word);
 }
 
 static int bit_lshift(lua_State *lua)
 {
-	return push_bits(lua, bits(lua, 1) << (bits(lua, 2) & 31));
+	return push_bits(lua, bit_word(lua, 1) << (bit_word(lua, 2) & 31));
 }
 
 static int bit_rshift(lua_State *lua)
 {
-	return push_bits(lua, bits(lua, 1) >> (bits(lua, 2) & 31));
+	return push_bits(lua, bit_word(lua, 1) >> (bit_word(lua, 2) & 31));
 }
 
 static int bit_arshift(lua_State *lua)
 {
-	return push_bits(lua, (uint32_t)((int32_t)bits(lua, 1) >> (bits(lua, 2) & 31)));
+	return push_bits(lua, (uint32_t)((int32_t)bit_word(lua, 1) >> (bit_word(lua, 2) & 31)));
 }
 
-static uint32_t rotated(uint32_t word, unsigned by)
+static uint32_t rotate_word(uint32_t word, unsigned by)
 {
 	return word << (by & 31) | word >> (-by & 31);
 }
 
 static int bit_rol(lua_State *lua)
 {
-	return push_bits(lua, rotated(bits(lua, 1), bits(lua, 2)));
+	return push_bits(lua, rotate_word(bit_word(lua, 1), bit_word(lua, 2)));
 }
 
 static int bit_ror(lua_State *lua)
 {
-	return push_bits(lua, rotated(bits(lua, 1), -bits(lua, 2)));
+	return push_bits(lua, rotate_word(bit_word(lua, 1), -bit_word(lua, 2)));
 }
 
 static int bit_bswap(lua_State *lua)
 {
-	return push_bits(lua, __builtin_bswap32(bits(lua, 1)));
+	return push_bits(lua, __builtin_bswap32(bit_word(lua, 1)));
 }
 
 static int bit_tohex(lua_State *lua)
 {
-	uint32_t word = bits(lua, 1);
-	int32_t digits = lua_isnoneornil(lua, 2) ? 8 : (int32_t)bits(lua, 2);
+	uint32_t word = bit_word(lua, 1);
+	int32_t digits = lua_isnoneornil(lua, 2) ? 8 : (int32_t)bit_word(lua, 2);
 	bool upper = digits < 0;
 	char text[9];
 
@@ -626,7 +616,7 @@ static const struct {
 
 /* Put an empty table, which cannot be written to, in front of the one on top of the stack. The mark, by which it is
  * known, is the metatable that scripts see: the upvalue of the guarded functions. */
-static void front(lua_State *lua)
+static void front_table(lua_State *lua)
 {
 	lua_newtable(lua);
 	lua_newtable(lua);
@@ -646,7 +636,7 @@ static void set_function(lua_State *lua, const char *name, lua_CFunction fn)
 	lua_setfield(lua, -2, name);
 }
 
-static void drop(lua_State *lua, const char *name)
+static void drop_global(lua_State *lua, const char *name)
 {
 	lua_pushnil(lua);
 	lua_setfield(lua, -2, name);
@@ -664,8 +654,8 @@ static void mend_libraries(lua_State *lua)
 	lua_getglobal(lua, "string");
 	set_function(lua, "rep", string_rep);
 	luaL_register(lua, NULL, resp_match_library);
-	drop(lua, "dump");
-	drop(lua, "gfind");
+	drop_global(lua, "dump");
+	drop_global(lua, "gfind");
 	lua_getglobal(lua, "math");
 	set_function(lua, "random", math_random);
 	set_function(lua, "randomseed", math_randomseed);
@@ -683,7 +673,7 @@ static void mend_libraries(lua_State *lua)
 			lua_getglobal(lua, writers[i].of);
 		lua_getfield(lua, -1, writers[i].name);
 		lua_pushliteral(lua, "read-only");
-		lua_pushcclosure(lua, guarded, 2);
+		lua_pushcclosure(lua, guarded_call, 2);
 		lua_setfield(lua, -2, writers[i].name);
 		lua_settop(lua, 0);
 	}
@@ -698,7 +688,7 @@ static void mend_libraries(lua_State *lua)
 /* The library as a global, read-only, of the table below it. */
 static void add_library(lua_State *lua, const char *name)
 {
-	front(lua);
+	front_table(lua);
 	lua_setfield(lua, -2, name);
 }
 
@@ -720,16 +710,16 @@ void resp_library_open(lua_State *lua)
 	for (size_t i = 0; i < ARRAY_SIZE(base_names); i++) {
 		lua_getglobal(lua, base_names[i]);
 		if (lua_istable(lua, -1))
-			front(lua);
+			front_table(lua);
 		lua_setfield(lua, -2, base_names[i]);
 	}
-	set_function(lua, "pcall", pcall);
-	set_function(lua, "unpack", unpack);
-	set_function(lua, "xpcall", xpcall);
-	set_function(lua, "print", print);
+	set_function(lua, "pcall", lua_pcall_safe);
+	set_function(lua, "unpack", lua_unpack);
+	set_function(lua, "xpcall", lua_xpcall_safe);
+	set_function(lua, "print", lua_print);
 	set_function(lua, "load", load_text);
 	set_function(lua, "loadstring", load_text);
-	set_function(lua, "collectgarbage", collectgarbage);
+	set_function(lua, "collectgarbage", lua_collect);
 	lua_newtable(lua);
 	set_function(lua, "clock", os_clock);
 	add_library(lua, "os");
@@ -746,7 +736,7 @@ void resp_library_open(lua_State *lua)
 	}
 	lua_pushliteral(lua, "7.2.4");
 	lua_setfield(lua, -2, "REDIS_VERSION");
-	front(lua);
+	front_table(lua);
 	lua_pushvalue(lua, -1);
 	lua_setfield(lua, -3, "redis");
 	lua_setfield(lua, -2, "server");
@@ -756,7 +746,7 @@ void resp_library_open(lua_State *lua)
 	set_function(lua, "__index", no_such_global);
 	lua_setmetatable(lua, -2);
 	lua_pushvalue(lua, -1);
-	front(lua);
+	front_table(lua);
 	lua_pushvalue(lua, -1);
 	lua_setfield(lua, -3, "_G");
 	lua_replace(lua, LUA_GLOBALSINDEX);

@@ -26,19 +26,10 @@ struct match {
 	} capture[LUA_MAXCAPTURES];
 };
 
-static void step(struct match *m)
+static void match_step(struct match *m)
 {
 	if (++m->steps % LOOK_STEPS == 0 && !resp_script_goes_on(resp_script_of(m->lua)))
 		resp_script_stop(m->lua, resp_script_of(m->lua)->error);
-}
-
-static int capture_of(struct match *m, int digit)
-{
-	int at = digit - '1';
-
-	if (at < 0 || at >= m->level || m->capture[at].len == UNFINISHED)
-		return luaL_error(m->lua, "invalid capture index");
-	return at;
 }
 
 /* The end of the single character, class or set that begins here. */
@@ -138,7 +129,7 @@ static bool is_single(struct match *m, const char *s, const char *p, const char 
 {
 	int c;
 
-	step(m);
+	match_step(m);
 	if (s >= m->end)
 		return false;
 	c = (unsigned char)*s;
@@ -154,9 +145,9 @@ static bool is_single(struct match *m, const char *s, const char *p, const char 
 	}
 }
 
-static const char *attempt(struct match *m, const char *s, const char *p);
+static const char *match_attempt(struct match *m, const char *s, const char *p);
 
-static const char *balanced(struct match *m, const char *s, const char *p)
+static const char *match_balanced(struct match *m, const char *s, const char *p)
 {
 	int depth = 1;
 
@@ -165,7 +156,7 @@ static const char *balanced(struct match *m, const char *s, const char *p)
 	if (s >= m->end || *s != *p)
 		return NULL;
 	while (++s < m->end) {
-		step(m);
+		match_step(m);
 		if (*s == p[1]) {
 			if (--depth == 0)
 				return s + 1;
@@ -176,14 +167,14 @@ static const char *balanced(struct match *m, const char *s, const char *p)
 	return NULL;
 }
 
-static const char *most(struct match *m, const char *s, const char *p, const char *end)
+static const char *match_most(struct match *m, const char *s, const char *p, const char *end)
 {
 	ptrdiff_t n = 0;
 
 	while (is_single(m, s + n, p, end))
 		n++;
 	for (; n >= 0; n--) {
-		const char *found = attempt(m, s + n, end + 1);
+		const char *found = match_attempt(m, s + n, end + 1);
 
 		if (found)
 			return found;
@@ -191,10 +182,10 @@ static const char *most(struct match *m, const char *s, const char *p, const cha
 	return NULL;
 }
 
-static const char *fewest(struct match *m, const char *s, const char *p, const char *end)
+static const char *match_fewest(struct match *m, const char *s, const char *p, const char *end)
 {
 	for (;; s++) {
-		const char *found = attempt(m, s, end + 1);
+		const char *found = match_attempt(m, s, end + 1);
 
 		if (found || !is_single(m, s, p, end))
 			return found;
@@ -210,7 +201,7 @@ static const char *capture_begin(struct match *m, const char *s, const char *p, 
 	m->capture[m->level].at = s;
 	m->capture[m->level].len = what;
 	m->level++;
-	found = attempt(m, s, p);
+	found = match_attempt(m, s, p);
 	if (!found)
 		m->level--;
 	return found;
@@ -226,18 +217,18 @@ static const char *capture_end(struct match *m, const char *s, const char *p)
 	if (at < 0)
 		luaL_error(m->lua, "invalid pattern capture");
 	m->capture[at].len = s - m->capture[at].at;
-	found = attempt(m, s, p);
+	found = match_attempt(m, s, p);
 	if (!found)
 		m->capture[at].len = UNFINISHED;
 	return found;
 }
 
-static const char *again(struct match *m, const char *s, int digit)
+static const char *match_again(struct match *m, const char *s, int digit)
 {
-	int at = capture_of(m, digit);
-	ptrdiff_t len = m->capture[at].len;
+	int at = digit - '1';
+	ptrdiff_t len = at >= 0 && at < m->level ? m->capture[at].len : UNFINISHED;
 
-	if (len < 0) /* of a position there are no bytes */
+	if (len < 0) /* also of a position, which has no bytes */
 		luaL_error(m->lua, "invalid capture index");
 	m->steps += (unsigned)MIN(len / 64, LOOK_STEPS);
 	return m->end - s >= len && memcmp(m->capture[at].at, s, (size_t)len) == 0 ? s + len : NULL;
@@ -256,7 +247,7 @@ static const char *attempt_one(struct match *m, const char *s, const char *p)
 	const char *end;
 
 	while (p != m->pattern_end) {
-		step(m);
+		match_step(m);
 		if (*p == '(')
 			return p + 1 < m->pattern_end && p[1] == ')' ? capture_begin(m, s, p + 2, POSITION)
 								     : capture_begin(m, s, p + 1, UNFINISHED);
@@ -265,7 +256,7 @@ static const char *attempt_one(struct match *m, const char *s, const char *p)
 		if (*p == '$' && p + 1 == m->pattern_end)
 			return s == m->end ? s : NULL;
 		if (*p == ESCAPE && p + 1 < m->pattern_end && p[1] == 'b') {
-			s = balanced(m, s, p + 2);
+			s = match_balanced(m, s, p + 2);
 			if (!s)
 				return NULL;
 			p += 4;
@@ -282,7 +273,7 @@ static const char *attempt_one(struct match *m, const char *s, const char *p)
 			continue;
 		}
 		if (*p == ESCAPE && p + 1 < m->pattern_end && isdigit((unsigned char)p[1])) {
-			s = again(m, s, (unsigned char)p[1]);
+			s = match_again(m, s, (unsigned char)p[1]);
 			if (!s)
 				return NULL;
 			p += 2;
@@ -291,7 +282,7 @@ static const char *attempt_one(struct match *m, const char *s, const char *p)
 		end = single_end(m, p);
 		switch (end < m->pattern_end ? *end : '\0') {
 		case '?': {
-			const char *found = is_single(m, s, p, end) ? attempt(m, s + 1, end + 1) : NULL;
+			const char *found = is_single(m, s, p, end) ? match_attempt(m, s + 1, end + 1) : NULL;
 
 			if (found)
 				return found;
@@ -299,11 +290,11 @@ static const char *attempt_one(struct match *m, const char *s, const char *p)
 			continue;
 		}
 		case '*':
-			return most(m, s, p, end);
+			return match_most(m, s, p, end);
 		case '+':
-			return is_single(m, s, p, end) ? most(m, s + 1, p, end) : NULL;
+			return is_single(m, s, p, end) ? match_most(m, s + 1, p, end) : NULL;
 		case '-':
-			return fewest(m, s, p, end);
+			return match_fewest(m, s, p, end);
 		default:
 			if (!is_single(m, s, p, end))
 				return NULL;
@@ -314,7 +305,7 @@ static const char *attempt_one(struct match *m, const char *s, const char *p)
 	return s;
 }
 
-static const char *attempt(struct match *m, const char *s, const char *p)
+static const char *match_attempt(struct match *m, const char *s, const char *p)
 {
 	const char *found;
 
@@ -325,8 +316,8 @@ static const char *attempt(struct match *m, const char *s, const char *p)
 	return found;
 }
 
-static void begin(struct match *m, lua_State *lua, const char *text, size_t len, const char *pattern,
-		  size_t pattern_len)
+static void match_begin(struct match *m, lua_State *lua, const char *text, size_t len, const char *pattern,
+			size_t pattern_len)
 {
 	m->lua = lua;
 	m->text = text;
@@ -362,7 +353,7 @@ static int push_captures(struct match *m, const char *s, const char *end)
 	return n;
 }
 
-static int find(lua_State *lua, bool finds)
+static int find_pattern(lua_State *lua, bool finds)
 {
 	size_t len, pattern_len;
 	const char *text = luaL_checklstring(lua, 1, &len), *pattern = luaL_checklstring(lua, 2, &pattern_len);
@@ -387,12 +378,12 @@ static int find(lua_State *lua, bool finds)
 		return 2;
 	}
 	anchored = pattern_len && *pattern == '^';
-	begin(&m, lua, text, len, pattern, pattern_len);
+	match_begin(&m, lua, text, len, pattern, pattern_len);
 	pattern += anchored;
 	do {
 		m.level = 0;
 		m.deep = 0;
-		found = attempt(&m, s, pattern);
+		found = match_attempt(&m, s, pattern);
 		if (found && finds) {
 			lua_pushinteger(lua, s - text + 1);
 			lua_pushinteger(lua, found - text);
@@ -407,12 +398,12 @@ static int find(lua_State *lua, bool finds)
 
 static int string_find(lua_State *lua)
 {
-	return find(lua, true);
+	return find_pattern(lua, true);
 }
 
 static int string_match(lua_State *lua)
 {
-	return find(lua, false);
+	return find_pattern(lua, false);
 }
 
 static int gmatch_next(lua_State *lua)
@@ -422,13 +413,13 @@ static int gmatch_next(lua_State *lua)
 	const char *pattern = lua_tolstring(lua, lua_upvalueindex(2), &pattern_len);
 	struct match m;
 
-	begin(&m, lua, text, len, pattern, pattern_len);
+	match_begin(&m, lua, text, len, pattern, pattern_len);
 	for (const char *s = text + (size_t)lua_tointeger(lua, lua_upvalueindex(3)); s <= m.end; s++) {
 		const char *found;
 
 		m.level = 0;
 		m.deep = 0;
-		found = attempt(&m, s, pattern);
+		found = match_attempt(&m, s, pattern);
 		if (!found)
 			continue;
 		lua_pushinteger(lua, found - text + (found == s));
@@ -454,7 +445,7 @@ static void add_text(struct match *m, luaL_Buffer *to, const char *s, const char
 	const char *text = lua_tolstring(m->lua, 3, &len);
 
 	for (size_t i = 0; i < len; i++) {
-		step(m);
+		match_step(m);
 		if (text[i] != ESCAPE) {
 			luaL_addchar(to, text[i]);
 			continue;
@@ -510,7 +501,7 @@ static int string_gsub(lua_State *lua)
 
 	luaL_argcheck(lua, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE, 3,
 		      "string/function/table expected");
-	begin(&m, lua, text, len, pattern, pattern_len);
+	match_begin(&m, lua, text, len, pattern, pattern_len);
 	pattern += anchored;
 	luaL_buffinit(lua, &to);
 	while (times < times_max) {
@@ -518,7 +509,7 @@ static int string_gsub(lua_State *lua)
 
 		m.level = 0;
 		m.deep = 0;
-		found = attempt(&m, s, pattern);
+		found = match_attempt(&m, s, pattern);
 		if (found) {
 			times++;
 			add_value(&m, &to, s, found);

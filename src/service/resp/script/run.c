@@ -30,7 +30,7 @@ bool resp_script_goes_on(struct resp_script *s)
 	return !s->error;
 }
 
-static void look(lua_State *lua, lua_Debug *at)
+static void hook_look(lua_State *lua, lua_Debug *at)
 {
 	(void)at;
 	if (!resp_script_goes_on(resp_script_of(lua)))
@@ -40,12 +40,12 @@ static void look(lua_State *lua, lua_Debug *at)
 int resp_script_stop(lua_State *lua, int error)
 {
 	resp_script_of(lua)->error = error;
-	lua_sethook(lua, look, LUA_MASKCALL | LUA_MASKCOUNT, 1);
+	lua_sethook(lua, hook_look, LUA_MASKCALL | LUA_MASKCOUNT, 1);
 	lua_pushliteral(lua, "the script was ended");
 	return lua_error(lua);
 }
 
-static void *allocate(void *of, void *at, size_t had, size_t size)
+static void *script_allocate(void *of, void *at, size_t had, size_t size)
 {
 	struct resp_script *s = of;
 	void *to;
@@ -96,7 +96,7 @@ static int open_lua(struct resp_script *s)
 {
 	if (s->lua)
 		return 0;
-	s->lua = lua_newstate(allocate, s);
+	s->lua = lua_newstate(script_allocate, s);
 	if (!s->lua)
 		return -ENOMEM;
 	s->age = resp_known_age(s->thread->shared->scripts);
@@ -160,7 +160,7 @@ static int on_error(lua_State *lua)
 	return 1;
 }
 
-static const char *field(lua_State *lua, const char *name)
+static const char *string_field(lua_State *lua, const char *name)
 {
 	lua_pushstring(lua, name);
 	lua_rawget(lua, -2);
@@ -178,11 +178,11 @@ static void reply_error(lua_State *lua, struct resp_client *c, const char *sha)
 		resp_error(c->out, "ERR %s", text ? text : "the script failed, and the error has no text");
 		return;
 	}
-	text = field(lua, "err");
+	text = string_field(lua, "err");
 	lua_pushvalue(lua, -2);
-	source = field(lua, "source");
+	source = string_field(lua, "source");
 	lua_pushvalue(lua, -2);
-	line = field(lua, "line");
+	line = string_field(lua, "line");
 	if (!text)
 		text = "ERR unknown error";
 	if (source && line)
@@ -230,7 +230,7 @@ static bool read_shebang(struct resp_client *c, const char *text, size_t *len, b
 }
 
 /* The text as a function on the stack, and behind it whether it only reads. False: it was answered. */
-static bool compile(lua_State *lua, struct resp_client *c, const char *text, size_t len)
+static bool compile_text(lua_State *lua, struct resp_client *c, const char *text, size_t len)
 {
 	size_t skip = len;
 	bool reads;
@@ -254,7 +254,7 @@ static bool compile(lua_State *lua, struct resp_client *c, const char *text, siz
 }
 
 /* The function is on the stack, from what is compiled or newly. False: it was answered, or is not known. */
-static bool find(lua_State *lua, struct resp_script *s)
+static bool find_function(lua_State *lua, struct resp_script *s)
 {
 	const struct resp_call *call = s->call;
 	struct resp_scripts *scripts = s->thread->shared->scripts;
@@ -279,7 +279,7 @@ static bool find(lua_State *lua, struct resp_script *s)
 	}
 	lua_pop(lua, 1);
 	lua_createtable(lua, 2, 0);
-	if (!compile(lua, s->client, text, len))
+	if (!compile_text(lua, s->client, text, len))
 		return false;
 	s->reads = s->reads || lua_toboolean(lua, -1);
 	lua_rawseti(lua, -3, 2);
@@ -305,7 +305,7 @@ static void push_args(lua_State *lua, const char *name, const struct resp_arg *a
 	lua_rawset(lua, -3);
 }
 
-static int run(lua_State *lua)
+static int run_call(lua_State *lua)
 {
 	struct resp_script *s = lua_touserdata(lua, 1);
 	const struct resp_call *call = s->call;
@@ -318,9 +318,9 @@ static int run(lua_State *lua)
 	push_args(lua, "ARGV", call->args, call->arg_count);
 	lua_pushcfunction(lua, on_error);
 	rc = lua_gettop(lua);
-	if (!find(lua, s))
+	if (!find_function(lua, s))
 		return 0;
-	lua_sethook(lua, look, LUA_MASKCALL | LUA_MASKCOUNT, LOOK_INSTRUCTIONS);
+	lua_sethook(lua, hook_look, LUA_MASKCALL | LUA_MASKCOUNT, LOOK_INSTRUCTIONS);
 	rc = lua_pcall(lua, 0, 1, rc);
 	lua_sethook(lua, NULL, 0, 0);
 	if (s->error)
@@ -334,17 +334,17 @@ static int run(lua_State *lua)
 	return 0;
 }
 
-static int check(lua_State *lua)
+static int check_call(lua_State *lua)
 {
 	struct resp_script *s = lua_touserdata(lua, 1);
 
 	luaL_checkstack(lua, 20, NULL);
-	s->reads = compile(lua, s->client, s->call->text, s->call->len); /* whether it is fine */
+	s->reads = compile_text(lua, s->client, s->call->text, s->call->len); /* whether it is fine */
 	return 0;
 }
 
 /* What a script leaves behind. */
-static void clean(struct resp_script *s, int rc)
+static void script_clean(struct resp_script *s, int rc)
 {
 	lua_settop(s->lua, 0);
 	free(s->text);
@@ -399,7 +399,7 @@ static int run_protected(struct resp_client *c, const struct resp_call *call, lu
 	else if (rc != 0)
 		resp_error(c->out, "ERR %s", lua_tostring(s->lua, -1) ? lua_tostring(s->lua, -1) : "the script failed");
 	*reads = s->reads;
-	clean(s, rc);
+	script_clean(s, rc);
 	return rc < 0 ? rc : 0;
 }
 
@@ -407,7 +407,7 @@ int resp_script_run(struct resp_client *c, const struct resp_call *call)
 {
 	bool reads = call->reads;
 
-	return run_protected(c, call, run, &reads);
+	return run_protected(c, call, run_call, &reads);
 }
 
 int resp_script_check(struct resp_client *c, const char *sha, const char *text, size_t len, bool *fine)
@@ -415,5 +415,5 @@ int resp_script_check(struct resp_client *c, const char *sha, const char *text, 
 	const struct resp_call call = {.sha = sha, .text = text, .len = len};
 
 	*fine = false;
-	return run_protected(c, &call, check, fine);
+	return run_protected(c, &call, check_call, fine);
 }

@@ -1,0 +1,599 @@
+/*
+ * route.c: where the requests of a cluster's handle go. The table says which node has a key, and the request becomes
+ * one of that node's handle, which knows nothing of the others. What was submitted is kept beside its slot: a server
+ * that answers that it has not the key has not carried it out, and so it is submitted again, by a newer table or later.
+ * Such requests wait in a list, which a timer looks at, in the caller's turn.
+ */
+#include "client/kv/kv.h"
+
+#include <stdlib.h>
+
+#define TRIES 8 /* to submit a request, and to read a table for it */
+#define FIRST_PAUSE (10 * TIME_MS)
+#define LONGEST_PAUSE TIME_S
+#define FULL_PAUSE TIME_MS
+#define KEPT_MIN 256              /* bytes that there is room for */
+#define READING_TIME (5 * TIME_S) /* for a table */
+
+static uint64_t pause_after(unsigned tries)
+{
+	return MIN(FIRST_PAUSE << MIN(tries, 16u), LONGEST_PAUSE);
+}
+
+struct kv *kv_route_to(const struct kv *kv, const void *key, size_t key_len)
+{
+	const struct kv_nodes *nodes = kv->nodes;
+	uint16_t node = nodes->node[cluster_slot(key, key_len)];
+
+	return likely(node != KV_NO_NODE) ? nodes->member[node] : NULL;
+}
+
+bool kv_route_gone(int status)
+{
+	return status == -ENOTCONN || status == -ESHUTDOWN;
+}
+
+/* Whether a request only asks for what is there, so that it may be answered that nothing is. */
+static bool only_reads(const struct ask *ask)
+{
+	struct kv_fetch_head head;
+
+	switch (ask->op) {
+	case WIRE_OP_GET:
+	case WIRE_OP_GET_INTO:
+	case WIRE_OP_EXISTS:
+	case WIRE_OP_STAT:
+	case WIRE_OP_LEASE:
+		return true;
+	case WIRE_OP_FETCH:
+		memcpy(&head, ask->head, sizeof(head));
+		return head.fetch.then == WIRE_THEN_NOTHING;
+	default:
+		return false;
+	}
+}
+
+/* What its caller is told of a node that is not there. */
+static int status_of(const struct kv_nodes *nodes, const struct ask *ask, int status)
+{
+	bool gone = kv_route_gone(status) || status == -ECONNABORTED || status == -EPROTO;
+
+	return gone && nodes->miss && only_reads(ask) ? -ENOENT : status;
+}
+
+/*
+ * Requests under way
+ */
+
+/* What goes in the message, the caller may change: it is copied. */
+static void request_keep(struct kv *node, const struct request *r, const struct ask *ask, uint64_t epoch, uint8_t tries)
+{
+	const bool pieces = ask->value && ask->pieces, gathered = pieces && !r->large;
+	size_t value = pieces && r->large ? ask->pieces * sizeof(struct iovec) : r->large ? 0 : ask->value_len;
+	size_t room = value + ask->head_len + ask->key_len;
+	struct kv_kept **place = &node->kept[r->id % KV_SLOTS], *kept = *place;
+	char *at;
+
+	if (unlikely(!kept || kept->room < room)) {
+		free(kept);
+		room = MAX(room, (size_t)KEPT_MIN);
+		*place = kept = malloc(sizeof(*kept) + room);
+		if (!kept)
+			return; /* its callback is told where another server has the key */
+		kept->room = room;
+	}
+	kept->id = r->id;
+	kept->tries = tries;
+	kept->fails = 0;
+	kept->epoch = epoch;
+	kept->ask = *ask;
+	at = kept->bytes;
+	if (gathered)
+		kv_pieces_gather(ask->value, ask->pieces, SIZE_MAX, at);
+	else if (value)
+		memcpy(at, ask->value, value);
+	if (value)
+		kept->ask.value = at;
+	if (gathered)
+		kept->ask.pieces = 0;
+	at += value;
+	if (ask->head_len)
+		memcpy(at, ask->head, ask->head_len);
+	kept->ask.head = at;
+	at += ask->head_len;
+	memcpy(at, ask->key, ask->key_len);
+	kept->ask.key = at;
+}
+
+static struct kv_kept *kept_of(const struct kv *node, const struct request *r)
+{
+	struct kv_kept *kept = node->kept[r->id % KV_SLOTS];
+
+	return kept && kept->id == r->id ? kept : NULL;
+}
+
+void kv_route_forget(struct kv *node)
+{
+	for (unsigned i = 0; node->kept && i < KV_SLOTS; i++)
+		free(node->kept[i]);
+	free(node->kept);
+	node->kept = NULL;
+}
+
+static int nowhere(const struct kv *kv, const struct ask *ask)
+{
+	return log_fail(-EREMOTE, "kv", "%s: no server has slot %u, which is the key's, by the table of epoch %llu",
+			kv->server, cluster_slot(ask->key, ask->key_len), (unsigned long long)kv->nodes->epoch);
+}
+
+static int submit_at(struct kv *kv, const struct ask *ask, uint8_t tries, struct request **taken)
+{
+	struct kv_nodes *nodes = kv->nodes;
+	struct kv *node = kv_route_to(kv, ask->key, ask->key_len);
+	int rc = likely(node) ? request_submit(node, ask, taken) : nowhere(kv, ask);
+
+	if (likely(rc == 0))
+		request_keep(node, *taken, ask, nodes->epoch, tries);
+	else
+		nodes->spoke = node;
+	return rc;
+}
+
+int kv_route(struct kv *kv, const struct ask *ask, struct request **taken)
+{
+	int rc, status;
+
+	if (unlikely(kv->ending))
+		return -ENOTCONN;
+	rc = kv_readable(ask->key, ask->key_len, "the key");
+	if (likely(rc == 0))
+		rc = submit_at(kv, ask, 1, taken);
+	if (likely(rc == 0))
+		return 0;
+	status = status_of(kv->nodes, ask, rc);
+	return status == rc ? rc : kv_route_tell(kv, ask, status);
+}
+
+int kv_route_end_status(const struct kv *node, const struct request *r, int status)
+{
+	const struct kv_kept *kept = kept_of(node, r);
+
+	return kept ? status_of(node->whole->nodes, &kept->ask, status) : status;
+}
+
+/*
+ * Requests that wait
+ */
+
+/* The caller's turn looks at the list, not before that time. */
+static void see_soon(struct kv *kv, uint64_t when)
+{
+	struct kv_nodes *nodes = kv->nodes;
+
+	if (engine_defers(kv->engine))
+		engine_defer(kv->engine, &nodes->deferred);
+	else if (!list_linked(&nodes->timer.node) || nodes->timer.when > when)
+		engine_timer_set(kv->engine, &nodes->timer, when);
+}
+
+/* Into the list, to be seen to at that time. */
+static void wait_until(struct kv *kv, struct kv_kept *kept, uint64_t when)
+{
+	struct kv_nodes *nodes = kv->nodes;
+
+	kept->when = when;
+	kept->next = NULL;
+	*nodes->waiting_tail = kept;
+	nodes->waiting_tail = &kept->next;
+	nodes->waiters++;
+	if (when != TIME_NEVER)
+		see_soon(kv, when);
+}
+
+/* Out of the list, whose place for it is `at`. */
+static struct kv_kept *take(struct kv_nodes *nodes, struct kv_kept **at)
+{
+	struct kv_kept *kept = *at;
+
+	*at = kept->next;
+	if (nodes->waiting_tail == &kept->next)
+		nodes->waiting_tail = at;
+	nodes->waiters--;
+	return kept;
+}
+
+static void tell(struct kv *kv, struct kv_kept *kept, int status)
+{
+	const struct kv_result outcome = {.status = status};
+	const struct ask ask = kept->ask;
+
+	free(kept);
+	++*kv->completed;
+	if (ask.result)
+		ask.result(ask.arg, &outcome);
+	else if (ask.done)
+		ask.done(ask.arg, status, NULL, 0);
+}
+
+int kv_route_tell(struct kv *kv, const struct ask *ask, int status)
+{
+	struct kv_kept *kept;
+
+	if (kv->nodes->waiters >= KV_SLOTS)
+		return -EAGAIN;
+	kept = calloc(1, sizeof(*kept));
+	if (!kept)
+		return -ENOMEM;
+	kept->ask.result = ask->result;
+	kept->ask.done = ask->done;
+	kept->ask.arg = ask->arg;
+	kept->status = status;
+	wait_until(kv, kept, time_now());
+	return 0;
+}
+
+int kv_route_tell_outside(struct kv *kv, const struct ask *ask, int status)
+{
+	int rc;
+
+	kv_enter(kv);
+	rc = kv_route_tell(kv, ask, status);
+	kv_leave(kv);
+	return rc;
+}
+
+/* Two servers that go by one table do not agree on it. */
+static void say_fault(struct kv_nodes *nodes, const struct kv *node)
+{
+	const struct kv_elsewhere *e = &node->elsewhere;
+
+	snprintf(nodes->fault, sizeof(nodes->fault),
+		 "%.120s says that slot %u is at %.127s, and has the table of epoch %llu, by which it is its own",
+		 node->server, e->where.slot, *e->address ? e->address : "no server",
+		 (unsigned long long)e->where.epoch);
+}
+
+static void elsewhere_read(struct kv *node, const struct wire_record *record, const char *body)
+{
+	struct kv_elsewhere *e = &node->elsewhere;
+	size_t length = record->length - sizeof(e->where);
+
+	memset(e, 0, sizeof(*e));
+	memcpy(&e->where, body, sizeof(e->where));
+	if (length < sizeof(e->address) && wire_printable(body + sizeof(e->where), length))
+		memcpy(e->address, body + sizeof(e->where), length);
+}
+
+bool kv_route_moved(struct kv *node, struct request *r, const struct wire_record *record, const char *body)
+{
+	struct kv *kv = node->whole;
+	struct kv_nodes *nodes = kv->nodes;
+	struct kv_kept *kept = kept_of(node, r);
+	uint64_t epoch, now = time_now();
+	bool fault;
+
+	node->elsewhere.where.epoch = 0;
+	if (record->length < sizeof(struct wire_elsewhere))
+		return false;
+	elsewhere_read(node, record, body);
+	if (!kept || request_is_orphan(r) || kv->ending)
+		return false;
+	node->kept[r->id % KV_SLOTS] = NULL;
+	kept->ask.result = r->result;
+	kept->ask.done = r->done;
+	kept->ask.arg = r->result ? r->result_arg : r->arg;
+	request_pass_on(node, r);
+	epoch = node->elsewhere.where.epoch;
+	kept->from = node;
+	kept->answered = epoch > kept->epoch ? epoch : 0;
+	fault = epoch == kept->epoch && epoch == nodes->epoch;
+	kept->status = fault || kept->tries >= TRIES ? -EREMOTE : 0;
+	if (fault)
+		say_fault(nodes, node);
+	wait_until(kv, kept, epoch < kept->epoch ? now + pause_after(kept->tries - 1u) : now);
+	return true;
+}
+
+/*
+ * Tables that are read for them
+ */
+
+static void table_came(void *arg, int status, const void *value, size_t length);
+
+/* The caller neither counts nor awaits this request: so it is among those that were given up. */
+static int table_ask(struct kv *kv)
+{
+	struct kv_nodes *nodes = kv->nodes;
+	const struct kv_table_head head = kv_table_next(nodes->text);
+	const struct ask ask = {
+		.op = WIRE_OP_TABLE, .head = &head, .head_len = sizeof(head), .done = table_came, .arg = kv};
+	struct request *r;
+	int rc = request_submit(nodes->from, &ask, &r);
+
+	nodes->from->orphans += rc == 0;
+	return rc;
+}
+
+static void table_end(struct kv *kv, bool read);
+
+static void table_begin(struct kv *kv, struct kv *from)
+{
+	struct kv_nodes *nodes = kv->nodes;
+
+	nodes->text = calloc(1, sizeof(*nodes->text));
+	nodes->from = from;
+	nodes->reading_until = time_now() + READING_TIME;
+	from->asks = false;
+	if (nodes->text)
+		nodes->text->has = nodes->epoch;
+	if (!nodes->text || table_ask(kv) != 0)
+		table_end(kv, false);
+}
+
+/* The table of the next server of which it is wanted, one after the other. */
+static void table_next(struct kv *kv)
+{
+	struct kv_nodes *nodes = kv->nodes;
+
+	for (unsigned i = 0; !nodes->text && !kv->ending && i < nodes->count; i++)
+		if (nodes->member[i]->asks && nodes->member[i]->taking)
+			table_begin(kv, nodes->member[i]);
+}
+
+void kv_route_ask(struct kv *kv, struct kv *node)
+{
+	node->asks = true;
+	kv->nodes->asked = time_now();
+	table_next(kv);
+}
+
+/* Another may know whether it is in the table at all. */
+void kv_route_away(struct kv *kv)
+{
+	struct kv_nodes *nodes = kv->nodes;
+
+	if (time_now() - nodes->asked < LONGEST_PAUSE)
+		return;
+	for (unsigned i = 0; i < nodes->count; i++) {
+		struct kv *node = nodes->member[nodes->next_asked++ % nodes->count];
+
+		if (node->taking) {
+			kv_route_ask(kv, node);
+			return;
+		}
+	}
+}
+
+static void table_end(struct kv *kv, bool read)
+{
+	struct kv_nodes *nodes = kv->nodes;
+	uint64_t now = time_now();
+
+	free(nodes->text);
+	nodes->text = NULL;
+	for (struct kv_kept *kept = nodes->waiting; kept; kept = kept->next)
+		if (kept->when == TIME_NEVER) {
+			kept->when = read ? now : now + pause_after(kept->fails);
+			kept->fails++;
+		}
+	see_soon(kv, now);
+	table_next(kv);
+}
+
+static void table_came(void *arg, int status, const void *value, size_t length)
+{
+	struct kv *kv = arg;
+	struct kv_nodes *nodes = kv->nodes;
+	int rc = status;
+
+	nodes->from->orphans--;
+	engine_uncount(kv->engine);
+	if (rc == 0)
+		rc = kv_table_page(nodes->text, value, length);
+	if (rc == 1 && table_ask(kv) == 0)
+		return;
+	table_end(kv, rc == 0 && kv_table_take(kv, nodes->from, nodes->text) == 0);
+}
+
+static bool request_is_table(const struct request *r, const struct kv *kv)
+{
+	return r->done == table_came && r->arg == kv;
+}
+
+/* Gives up a table that does not come. */
+static void table_abandon(struct kv *kv)
+{
+	struct kv *from = kv->nodes->from;
+
+	for (uint32_t i = 0; i < from->slots; i++)
+		if (request_is_table(kv_slot(from, i), kv))
+			request_orphan(from, kv_slot(from, i)), from->orphans--;
+	table_end(kv, false);
+}
+
+/* It waits until the server's table is here. */
+static void table_await(struct kv *kv, struct kv_kept *kept)
+{
+	wait_until(kv, kept, TIME_NEVER);
+	kept->from->asks = true;
+	table_next(kv);
+}
+
+/*
+ * Seeing to them
+ */
+static void again(struct kv *kv, struct kv_kept *kept, uint64_t now)
+{
+	struct request *r;
+	int rc = submit_at(kv, &kept->ask, (uint8_t)(kept->tries + 1), &r);
+
+	if (rc == 0)
+		free(kept);
+	else if (rc == -EAGAIN)
+		wait_until(kv, kept, now + FULL_PAUSE);
+	else
+		tell(kv, kept, status_of(kv->nodes, &kept->ask, rc));
+}
+
+static void see_to(struct kv *kv, struct kv_kept *kept, uint64_t now)
+{
+	if (kept->status != 0)
+		tell(kv, kept, kept->status);
+	else if (kept->answered <= kv->nodes->epoch)
+		again(kv, kept, now);
+	else if (kept->fails >= TRIES)
+		tell(kv, kept, -EREMOTE);
+	else
+		table_await(kv, kept);
+}
+
+/* Callbacks may submit more, and cancel what waits: so from the start again after each. */
+static void nodes_due(struct kv *kv)
+{
+	struct kv_nodes *nodes = kv->nodes;
+	uint64_t now = time_now(), next = TIME_NEVER;
+	struct kv_kept **at = &nodes->waiting;
+
+	if (nodes->text && now >= nodes->reading_until)
+		table_abandon(kv);
+	while (*at) {
+		if ((*at)->when <= now) {
+			see_to(kv, take(nodes, at), now);
+			at = &nodes->waiting;
+		} else {
+			at = &(*at)->next;
+		}
+	}
+	for (struct kv_kept *kept = nodes->waiting; kept; kept = kept->next)
+		next = MIN(next, kept->when);
+	if (nodes->text)
+		next = MIN(next, nodes->reading_until);
+	if (next != TIME_NEVER)
+		engine_timer_set(kv->engine, &nodes->timer, next);
+}
+
+int kv_route_drop(struct kv *kv, bool (*is)(const struct ask *ask, const void *arg), const void *arg, bool told)
+{
+	struct kv_nodes *nodes = kv->nodes;
+	bool before = engine_callbacks_begin(kv->engine);
+	struct kv_kept *out = NULL, **end = &out;
+	int n = 0;
+
+	for (struct kv_kept **at = &nodes->waiting; *at;) {
+		if (is(&(*at)->ask, arg)) {
+			*end = take(nodes, at);
+			end = &(*end)->next;
+			*end = NULL;
+		} else {
+			at = &(*at)->next;
+		}
+	}
+	for (; out; n++) {
+		struct kv_kept *kept = out;
+
+		out = kept->next;
+		if (told)
+			tell(kv, kept, -ECANCELED);
+		else
+			free(kept);
+	}
+	engine_callbacks_end(kv->engine, before);
+	return n;
+}
+
+static void timer_due(struct engine_timer *timer)
+{
+	nodes_due(container_of(timer, struct kv_nodes, timer)->whole);
+}
+
+static void deliver(struct deferred *deferred)
+{
+	nodes_due(container_of(deferred, struct kv_nodes, deferred)->whole);
+}
+
+void kv_route_init(struct kv *kv)
+{
+	struct kv_nodes *nodes = kv->nodes;
+
+	nodes->whole = kv;
+	nodes->waiting_tail = &nodes->waiting;
+	nodes->timer.due = timer_due;
+	nodes->deferred.deliver = deliver;
+}
+
+void kv_route_end(struct kv *kv, int status)
+{
+	struct kv_nodes *nodes = kv->nodes;
+	bool before = engine_callbacks_begin(kv->engine);
+
+	free(nodes->text);
+	nodes->text = NULL;
+	while (nodes->waiting)
+		tell(kv, take(nodes, &nodes->waiting), status);
+	engine_timer_cancel(kv->engine, &nodes->timer);
+	engine_callbacks_end(kv->engine, before);
+}
+
+/*
+ * Calls that wait
+ */
+
+/* The server has not the key: whether it is worth asking again. 0, or the call's answer. */
+static int call_moved(struct kv *kv, struct kv *node, uint64_t by, unsigned tries)
+{
+	const uint64_t epoch = node->elsewhere.where.epoch;
+	const bool never = false;
+	int rc = 0;
+
+	if (!epoch)
+		return -EREMOTE;
+	if (epoch == by && by == kv->nodes->epoch) {
+		say_fault(kv->nodes, node);
+		return log_fail(-EREMOTE, "kv", "%s", kv->nodes->fault);
+	}
+	if (epoch > kv->nodes->epoch)
+		rc = kv_table_learn(kv, node);
+	if (rc == 0 && epoch >= by && epoch <= kv->nodes->epoch)
+		return 0;
+	rc = engine_wait(kv->engine, &never, pause_after(tries - 1));
+	return rc == -ETIMEDOUT ? 0 : rc;
+}
+
+static int call_inside(struct kv *kv, struct ask *ask, struct kv_call *call,
+		       int (*run)(struct kv *kv, struct ask *ask, struct kv_call *call))
+{
+	for (unsigned tries = 1; tries <= TRIES; tries++) {
+		struct kv *node = kv_route_to(kv, ask->key, ask->key_len);
+		uint64_t by = kv->nodes->epoch;
+		int rc;
+
+		kv->nodes->spoke = node;
+		if (!node)
+			return nowhere(kv, ask);
+		rc = run(node, ask, call);
+		if (rc != -EREMOTE)
+			return status_of(kv->nodes, ask, rc);
+		rc = tries < TRIES ? call_moved(kv, node, by, tries) : 0;
+		if (rc != 0)
+			return rc;
+	}
+	return log_fail(-EREMOTE, "kv",
+			"%s: none of %u servers that were asked in turn has slot %u; see rdmad-cluster(7)", kv->server,
+			TRIES, cluster_slot(ask->key, ask->key_len));
+}
+
+int kv_route_call(struct kv *kv, struct ask *ask, struct kv_call *call,
+		  int (*run)(struct kv *kv, struct ask *ask, struct kv_call *call))
+{
+	int rc;
+
+	if (!ask->key || !ask->key_len)
+		return log_fail(-EINVAL, "kv", "a request needs a key of at least one byte");
+	rc = kv_readable(ask->key, ask->key_len, "the key");
+	if (rc != 0)
+		return rc;
+	kv_enter(kv);
+	rc = call_inside(kv, ask, call, run);
+	kv_leave(kv);
+	return rc;
+}

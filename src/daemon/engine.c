@@ -1,0 +1,387 @@
+/*
+ * engine.c: what the nodes of a cluster agree by. The rules are cluster/member.c's; here are the clock, the requests to
+ * etcd, and the service, which is told what to serve and until when. What is served ends by the clock that the workers
+ * read, whatever this thread does.
+ */
+#include "daemon/daemon.h"
+#include "etcd/etcd.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define SETTLE_LOOK TIME_MS   /* between looks whether the workers go by a table */
+#define RETRY (100 * TIME_MS) /* of a table that could not be adopted */
+#define LEAVE_WAIT TIME_S
+#define ANSWER_PART 8u /* of a period, for one answer: a leader's change outlasts none of the others */
+
+struct engine {
+	struct daemon *daemon;
+	const struct service *service;
+	void *shared; /* the service's */
+	struct service_engine settings;
+	struct cluster_member *member;
+	struct etcd *etcd;
+	struct loop_watch *timer;
+	int lock; /* of the state's file; -1: none */
+
+	uint64_t told;     /* serial of the wish that the service was told, */
+	bool dropped;      /* or that it is to drop everything first, which it was told */
+	bool adopted;      /* and goes by */
+	uint64_t retry_at; /* of one that it did not take; 0: it did */
+	bool asks;
+	uint64_t asked, lost, heard; /* transactions, those without an answer; when the last answer came */
+	enum cluster_member_state state;
+	char fault[512]; /* that was logged */
+};
+
+static const char *const states[] = {[CLUSTER_LOOKING] = "looking",
+				     [CLUSTER_BEATING] = "beating",
+				     [CLUSTER_REPLACED] = "replaced",
+				     [CLUSTER_LEFT] = "left",
+				     [CLUSTER_REFUSED] = "refused"};
+
+/*
+ * What is served
+ */
+static void tell_until(struct engine *engine)
+{
+	engine->service->cluster->until(engine->shared, cluster_member_until(engine->member));
+}
+
+/* The service takes what the wish says. */
+static int tell_wish(struct engine *engine, const struct cluster_wish *wish)
+{
+	const struct service_cluster *cluster = engine->service->cluster;
+	bool listed = cluster_find(wish->table, engine->settings.node) != CLUSTER_NODES;
+	int rc = 0;
+
+	if (!listed || (wish->anew && !engine->dropped))
+		rc = cluster->change(engine->shared, NULL, NULL);
+	engine->dropped = rc == 0;
+	if (rc == 0 && listed)
+		rc = cluster->change(engine->shared, wish->table, wish->slots);
+	return rc;
+}
+
+static void adopt(struct engine *engine, uint64_t now)
+{
+	const struct cluster_wish *wish = cluster_member_wish(engine->member);
+
+	if (!wish->serial || now < engine->retry_at)
+		return;
+	if (wish->serial != engine->told) {
+		engine->adopted = false;
+		engine->retry_at = 0;
+		if (tell_wish(engine, wish) != 0) {
+			engine->retry_at = now + RETRY;
+			return;
+		}
+		engine->dropped = false;
+		engine->told = wish->serial;
+	}
+	if (engine->adopted || !engine->service->cluster->settled(engine->shared))
+		return;
+	engine->adopted = true;
+	cluster_member_adopted(engine->member, engine->told);
+}
+
+static void say_state(struct engine *engine)
+{
+	enum cluster_member_state state = cluster_member_state(engine->member);
+	const char *reason = cluster_member_reason(engine->member);
+
+	if (state == engine->state)
+		return;
+	engine->state = state;
+	if (state == CLUSTER_BEATING)
+		log_info("engine", "node %s is a member of cluster %s", engine->settings.node,
+			 engine->settings.cluster);
+	else if (state == CLUSTER_REFUSED || state == CLUSTER_REPLACED)
+		log_error("engine", "node %s serves nothing: %s", engine->settings.node, reason);
+	else if (*reason)
+		log_warn("engine", "node %s serves nothing: %s", engine->settings.node, reason);
+}
+
+/*
+ * Requests
+ */
+static void engine_turn(void *arg);
+
+/* What an endpoint says is logged once, and when it is another. */
+static void say_fault(struct engine *engine)
+{
+	const char *fault = etcd_fault(engine->etcd);
+
+	if (strcmp(fault, engine->fault) == 0)
+		return;
+	if (*fault)
+		log_warn("engine", "%s", fault);
+	else
+		log_info("engine", "%s answers", etcd_endpoint(engine->etcd));
+	snprintf(engine->fault, sizeof(engine->fault), "%s", fault);
+}
+
+static void answered(void *arg, struct etcd_answer *answer)
+{
+	struct engine *engine = arg;
+	uint64_t now = time_boot();
+
+	engine->asks = false;
+	if (answer) {
+		engine->heard = now;
+		cluster_member_answer(engine->member, now, &answer->view);
+	} else {
+		engine->lost++;
+		cluster_member_lost(engine->member, now);
+	}
+	tell_until(engine);
+	say_fault(engine);
+	say_state(engine);
+	loop_set_timer(engine->timer, 0);
+}
+
+/* The time is that before it is sent. */
+static void ask(struct engine *engine, uint64_t now)
+{
+	struct cluster_txn txn;
+
+	if (engine->asks || !cluster_member_next(engine->member, now, &txn))
+		return;
+	if (etcd_send(engine->etcd, &txn, answered, engine) != 0) {
+		cluster_member_lost(engine->member, now);
+		return;
+	}
+	engine->asks = true;
+	engine->asked++;
+}
+
+static void engine_turn(void *arg)
+{
+	struct engine *engine = arg;
+	uint64_t now = time_boot(), due;
+
+	must(daemon_is_main(engine->daemon));
+	adopt(engine, now);
+	tell_until(engine);
+	ask(engine, now);
+	due = cluster_member_due(engine->member);
+	if (engine->retry_at > now)
+		due = MIN(due, engine->retry_at);
+	else if (engine->told && !engine->adopted)
+		due = MIN(due, now + SETTLE_LOOK);
+	loop_set_timer(engine->timer, due == TIME_NEVER ? TIME_NEVER : due > now ? due - now : TIME_MS / 10);
+}
+
+/*
+ * Open and close
+ */
+
+/* The first line of the file; NULL, logged. */
+static char *read_password(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char line[256] = "", *end;
+	struct stat st;
+
+	if (!file || !fgets(line, sizeof(line), file)) {
+		log_error("engine", "cluster.password_file: %s: %s", path, file ? "it is empty" : strerror(errno));
+		if (file)
+			fclose(file);
+		return NULL;
+	}
+	if (fstat(fileno(file), &st) == 0 && st.st_mode & 077)
+		log_warn("engine", "cluster.password_file: %s can be read by others: chmod 600", path);
+	fclose(file);
+	end = strpbrk(line, "\r\n");
+	if (end)
+		*end = '\0';
+	return strdup(line);
+}
+
+/* Lock a file beside the state's, for the life of the process: two with one place are never at the same time. A place
+ * is of one start of one machine. 0, or -errno, logged. */
+static int take_place(struct engine *engine, char place[static CLUSTER_BOOT + 1])
+{
+	const char *state = engine->settings.state;
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+	char path[4096], machine[9] = "";
+	struct stat st;
+
+	strcpy(place, "-");
+	if (file && fread(machine, 1, sizeof(machine) - 1, file) != sizeof(machine) - 1)
+		machine[0] = '\0';
+	if (file)
+		fclose(file);
+	if (!state || !*machine)
+		return 0;
+	if ((size_t)snprintf(path, sizeof(path), "%s.lock", state) >= sizeof(path))
+		return log_fail(-ENAMETOOLONG, "engine", "cluster.state: the path is too long");
+	engine->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (engine->lock < 0 || fstat(engine->lock, &st) != 0)
+		return log_fail(-errno, "engine", "cluster.state: %s: %m", path);
+	if (flock(engine->lock, LOCK_EX | LOCK_NB) != 0)
+		return log_fail(-EBUSY, "engine", "cluster.state: %s is locked: another rdmad is this node", path);
+	snprintf(place, CLUSTER_BOOT + 1, "%s%08x%016llx", machine, (unsigned)st.st_dev, (unsigned long long)st.st_ino);
+	return 0;
+}
+
+static int make_boot(char boot[static CLUSTER_BOOT + 1])
+{
+	uint8_t bytes[CLUSTER_BOOT / 2];
+
+	if (random_fill(bytes, sizeof(bytes)) != 0)
+		return -EIO;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		sprintf(boot + 2 * i, "%02x", bytes[i]);
+	return 0;
+}
+
+static int make_member(struct engine *engine)
+{
+	const struct service_engine *s = &engine->settings;
+	char boot[CLUSTER_BOOT + 1], place[CLUSTER_BOOT + 1];
+	struct cluster_member_attr attr = {.cluster = s->cluster,
+					   .node = s->node,
+					   .boot = boot,
+					   .place = place,
+					   .epoch = engine->service->cluster->served(engine->shared),
+					   .period = s->period,
+					   .spread_after = s->spread_after,
+					   .lasting = s->lasting,
+					   .serves = CLUSTER_SERVES,
+					   .silence = CLUSTER_SILENCE};
+	int rc = take_place(engine, place);
+
+	if (rc == 0)
+		rc = make_boot(boot);
+	return rc == 0 ? cluster_member_new(&attr, &engine->member) : rc;
+}
+
+static int make_client(struct engine *engine)
+{
+	const struct service_engine *s = &engine->settings;
+	const char *endpoint[SETTING_LIST_MAX];
+	char *password = s->password_file ? read_password(s->password_file) : NULL;
+	struct etcd_attr attr = {.base = loop_base(engine->daemon->loop),
+				 .cluster = s->cluster,
+				 .endpoints = endpoint,
+				 .count = s->endpoints->count,
+				 .user = s->user,
+				 .password = password ? password : "",
+				 .timeout = s->period / ANSWER_PART};
+	int rc;
+
+	for (unsigned i = 0; i < attr.count; i++)
+		endpoint[i] = s->endpoints->item[i];
+	rc = s->password_file && !password ? -EINVAL : etcd_open(&attr, &engine->etcd);
+	if (password)
+		explicit_bzero(password, strlen(password));
+	free(password);
+	return rc;
+}
+
+static void engine_free(struct engine *engine)
+{
+	loop_remove(engine->timer);
+	etcd_close(engine->etcd);
+	cluster_member_free(engine->member);
+	if (engine->lock >= 0)
+		close(engine->lock);
+	free(engine);
+}
+
+/* The service whose keys an engine shares out; NULL: there is none. */
+static const struct service *find_service(const struct daemon *d, struct service_engine *settings)
+{
+	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
+		const struct service *service = service_find(id);
+
+		if (service && service->engine && d->shared.open >> id & 1 &&
+		    service->engine(d->config->service[id], settings))
+			return service;
+	}
+	return NULL;
+}
+
+int engine_open(struct daemon *d)
+{
+	struct service_engine settings;
+	const struct service *service = find_service(d, &settings);
+	struct engine *engine = service ? calloc(1, sizeof(*engine)) : NULL;
+	int rc;
+
+	must(daemon_is_main(d));
+	if (!service)
+		return 0;
+	if (!engine)
+		return EX_OSERR;
+	*engine = (struct engine){.daemon = d,
+				  .service = service,
+				  .shared = d->shared.of[service->id],
+				  .settings = settings,
+				  .lock = -1,
+				  .state = CLUSTER_LOOKING};
+	engine->timer = loop_add_timer(d->loop, engine_turn, engine);
+	rc = engine->timer ? make_member(engine) : -ENOMEM;
+	if (rc == 0)
+		rc = make_client(engine);
+	if (rc != 0) {
+		engine_free(engine);
+		return daemon_exit_status(rc);
+	}
+	log_info("engine", "node %s asks etcd at %s for cluster %s", settings.node, etcd_endpoint(engine->etcd),
+		 settings.cluster);
+	loop_set_timer(engine->timer, 0);
+	d->engine = engine;
+	return 0;
+}
+
+void engine_close(struct daemon *d)
+{
+	struct engine *engine = d->engine;
+	uint64_t until = time_now() + LEAVE_WAIT, now;
+
+	must(daemon_is_main(d));
+	if (!engine)
+		return;
+	cluster_member_leave(engine->member);
+	loop_set_timer(engine->timer, 0);
+	while (cluster_member_state(engine->member) != CLUSTER_LEFT &&
+	       cluster_member_state(engine->member) != CLUSTER_REPLACED && (now = time_now()) < until)
+		loop_once(d->loop, until - now);
+	d->engine = NULL;
+	engine_free(engine);
+}
+
+bool engine_report(const struct daemon *d, struct engine_report *out)
+{
+	const struct engine *engine = d->engine;
+	const struct cluster_wish *wish;
+	uint64_t now = time_boot(), until;
+
+	if (!engine)
+		return false;
+	until = cluster_member_until(engine->member);
+	wish = cluster_member_wish(engine->member);
+	*out = (struct engine_report){.state = states[cluster_member_state(engine->member)],
+				      .endpoint = etcd_endpoint(engine->etcd),
+				      .reason = cluster_member_reason(engine->member),
+				      .asked = engine->asked,
+				      .lost = engine->lost,
+				      .heard = engine->heard ? now - engine->heard : TIME_NEVER,
+				      .left = until == TIME_NEVER ? until
+					      : until > now       ? until - now
+								  : 0,
+				      .epoch = engine->adopted ? wish->table->epoch : 0};
+	if (!*out->reason)
+		out->reason = etcd_fault(engine->etcd);
+	for (unsigned i = 0; cluster_member_entry(engine->member, i); i++)
+		out->out += cluster_member_entry(engine->member, i)->out;
+	return true;
+}

@@ -1,0 +1,136 @@
+#!/bin/bash
+# check_etcd_servers.sh: three rdmads that agree by a real etcd. Tables are applied under load, a node is killed, one is stopped and goes
+# on, etcd is away for a while: what a client reads is always what was written last, and slots get another server in time.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+need etcd jq python3
+
+nodes=(a b c)
+mapfile -t ports < <(python3 -c '
+import socket
+held = [socket.create_server(("127.0.0.1", 0)) for _ in range(8)]
+print(*(s.getsockname()[1] for s in held), sep="\n")')
+url=http://127.0.0.1:${ports[6]}
+pids=()
+
+start_etcd() {
+	etcd --data-dir "$dir/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" \
+		--listen-peer-urls "http://127.0.0.1:${ports[7]}" >>"$dir/etcd.log" 2>&1 &
+	etcd=$!
+	clients+=("$etcd")
+}
+
+# start NUMBER [STATE]
+start() {
+	local node=${nodes[$1]}
+	cat >"$dir/$node.conf" <<-CONF
+		listen = ["tcp://127.0.0.1:${ports[$1]}"];
+		unix_socket = "$dir/$node.rdmad";
+		control = { socket = "$dir/$node.sock"; };
+		workers = 2;
+		services = ["kv", "resp"];
+		kv = { memory = "32M"; };
+		resp = { listen = ["127.0.0.1:${ports[$1 + 3]}"]; };
+		cluster = { engine = "etcd"; endpoints = ["$url"]; name = "kv"; node = "$node"; period = "4s"; spread_after = "5s";
+			state = "$dir/$node.state"; };
+	CONF
+	"$rdmad" -c "$dir/$node.conf" >>"$dir/$node.log" 2>&1 &
+	pids[$1]=$!
+	clients+=("${pids[$1]}")
+}
+
+show() { "$rdmactl" cluster show --name kv --etcd "$url" "$@" 2>>"$dir/show.err"; }
+# of NODE MEMBER: what etcd has of a node.
+of() { show --json | jq -r --arg node "$1" ".nodes[] | select(.node == \$node).$2"; }
+epoch() { show --json | jq -r .epoch; }
+# says NUMBER MEMBER: what a server says of its engine.
+says() { "$rdmactl" --control "$dir/${nodes[$1]}.sock" status --json 2>/dev/null | jq -r ".engine.$2"; }
+# all_serve EPOCH: every node serves by that table, or a later one.
+all_serve() { show --json | jq -e --argjson epoch "$1" 'all(.nodes[]; .state == "member" and .epoch >= $epoch and .waits_for == 0)' >/dev/null; }
+apply() { "$rdmactl" cluster apply "$1" --etcd "$url" >"$dir/out" 2>"$dir/err"; }
+# plan WORD...: the next table of the one that is there, in $dir/next
+plan() { show --text >"$dir/now" && "$rdmactl" cluster plan "$dir/now" "$@" >"$dir/next" 2>/dev/null; }
+# change WORD...: plan and apply, until nothing is in the way of it.
+change() {
+	changed() { plan "$@" && apply "$dir/next"; }
+	wait_for "a table after: $*" changed "$@"
+}
+
+start_etcd
+for i in 0 1 2; do start $i; done
+serves() { [[ $(says "$1" state) == "$2" ]]; }
+for i in 0 1 2; do wait_for "${nodes[i]} as a member" serves $i beating; done
+"$rdmactl" cluster show --name kv --etcd "$url" >"$dir/out" 2>"$dir/err"
+[[ $? == 4 ]] && grep -q 'has no table of cluster kv' "$dir/err" || fail "show without a table"
+
+specs=()
+for i in 0 1 2; do specs+=("${nodes[i]}=127.0.0.1:${ports[i]},resp=127.0.0.1:${ports[i + 3]}"); done
+"$rdmactl" cluster make --name kv "${specs[@]}" >"$dir/first"
+apply "$dir/first" || fail "apply of the first table"
+wait_for "the first table" all_serve 1
+
+mkfifo "$dir/stop"
+python3 "$srcdir/tests/etcd/load.py" "${ports[@]:3:3}" <"$dir/stop" >"$dir/load" 2>&1 &
+load=$!
+clients+=("$load")
+exec 8<>"$dir/stop"
+
+# An operator who is too late is told, and what is there is shown.
+apply "$dir/first"
+[[ $? == 1 ]] && grep -q 'somebody else has changed the table' "$dir/err" && grep -q 'epoch *1' "$dir/out" || fail "apply of an old table"
+
+# Tables under load.
+change drop c
+wait_for "a table without slots of c" all_serve 2
+[[ $(of c slots) == 0 ]] || fail "c has slots"
+change add # the same nodes, of which c has none
+wait_for "a table with slots of c again" all_serve 3
+[[ $(of c slots) -gt 5000 ]] || fail "c has $(of c slots) slots"
+
+# A node that dies: its slots go to the others.
+spread() { [[ $(of "$1" slots) == 0 && $(of "$1" state) == out ]]; }
+kill -KILL "${pids[2]}"
+wait "${pids[2]}" 2>/dev/null
+wait_for "c out, and its slots elsewhere" spread c
+start 2
+wait_for "c again" serves 2 beating
+
+# The same node a second time, by its state: no.
+cp "$dir/c.conf" "$dir/twice.conf"
+sed -i -e 's/control = .*/control = { socket = "'"${dir//\//\\/}"'\/twice.sock"; };/' -e 's/^listen = .*/listen = ["tcp:\/\/127.0.0.1:0"];/' \
+	-e '/^unix_socket/d' -e 's/^services.*/services = ["kv"];/' -e '/^resp/d' "$dir/twice.conf"
+"$rdmad" -c "$dir/twice.conf" >"$dir/twice.log" 2>&1 && fail "a node ran twice"
+grep -q 'another rdmad is this node' "$dir/twice.log" || { cat "$dir/twice.log"; fail "a node twice"; }
+
+# One that stands still, and goes on when its slots are others'.
+kill -STOP "${pids[1]}"
+wait_for "b out, and its slots elsewhere" spread b
+kill -CONT "${pids[1]}"
+wait_for "b again" serves 1 beating
+change add
+wait_for "slots of all" all_serve "$(epoch)"
+
+# Without etcd nobody serves, and all go on when it is back.
+kill -STOP "$etcd"
+closed() { [[ $(says "$1" serves_ms) == 0 ]]; }
+for i in 0 1 2; do wait_for "the end of ${nodes[i]}'s time" closed $i; done
+kill -KILL "$etcd"
+wait "$etcd" 2>/dev/null
+start_etcd
+open() { [[ $(says "$1" serves_ms) -gt 0 ]]; }
+for i in 0 1 2; do wait_for "${nodes[i]} serving again" open $i; done
+wait_for "slots of all" all_serve "$(epoch)"
+
+# One that ends says so.
+kill -TERM "${pids[0]}"
+wait "${pids[0]}" || fail "the end of a"
+[[ $(of a state) == out ]] || fail "a is $(of a state) when it has ended"
+
+echo >&8
+wait "$load" || { fail "the load"; cat "$dir/load" >&2; }
+grep -E '^sets [1-9][0-9]* hits [1-9][0-9]* refused [1-9]' "$dir/load" || fail "no load: $(cat "$dir/load")"
+
+kill -TERM "${pids[1]}" "${pids[2]}"
+wait "${pids[1]}" "${pids[2]}"
+for node in "${nodes[@]}"; do grep -E '^error|ERROR|Sanitizer' "$dir/$node.log" && fail "$node's log"; done
+conclude
