@@ -81,7 +81,7 @@ const char *log_last(void);
 void log_clear_last(void);
 
 /* From here to the end the calling thread's messages are kept for log_last() and not handed to the handler: for
- * failures that are no errors, such as a device that is not there. The end returns what was kept. */
+ * failures that are no errors, such as a device that is not there. The end returns what was kept. They nest. */
 void log_hush_begin(void);
 const char *log_hush_end(void);
 

@@ -19,7 +19,7 @@ static _Atomic(log_handler) handler = write_stderr; /* a reload sets it while th
 static __thread char last[512];
 /* Whether `last` is of the present call. Calls clear it on their way in, so it is where a load finds it. */
 static __thread bool kept __attribute__((tls_model("initial-exec")));
-static __thread bool hushed;
+static __thread unsigned hushed; /* one within another */
 static atomic_bool throttled;
 
 void log_set_handler(log_handler h)
@@ -49,12 +49,12 @@ void log_clear_last(void)
 void log_hush_begin(void)
 {
 	log_clear_last();
-	hushed = true;
+	hushed++;
 }
 
 const char *log_hush_end(void)
 {
-	hushed = false;
+	hushed--;
 	return log_last();
 }
 

@@ -242,6 +242,22 @@ test_there() {
 	machine
 }
 
+test_cluster() {
+	local table=/etc/rdmad.cluster
+	# node NODE...: the table has these, and the configuration says that this is b.
+	node() {
+		machine
+		printf 'cluster = {\n\ttable = "%s";\n\tnode = "b";\n};\n' $table >>"$fake/programs/rdmad_-T"
+		mkdir -p "$fake/etc"
+		[[ ! ${1-} ]] || "$rdmactl" cluster make "$@" >"$fake$table" 2>"$dir/err" || fail "no table"
+	}
+	node && severity=failure finds 3201 "rdmactl cluster check $table"
+	node a=10.9.0.1 b=10.9.0.2 && doctor 0 --strict
+	node a=10.9.0.1 b=10.9.0.2 && sed -i 's/^node a.*/node a 10.9.0.7:7471/' "$fake$table" && severity=failure finds 3201 checksum
+	node a=10.9.0.1 c=10.9.0.2 && severity=failure finds 3202 "add b="
+	machine
+}
+
 test_files() {
 	severity=failure
 	put '' "$etc/rdmad/none" && "$rdmactl" key new --into "$fake$etc/rdmad/keys" somebody -q >/dev/null && doctor 0 --strict
@@ -316,6 +332,7 @@ test_tuning
 test_gpu
 test_host
 test_there
+test_cluster
 test_files
 test_kernel
 test_status

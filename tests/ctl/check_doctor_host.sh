@@ -107,6 +107,22 @@ test_facts() {
 	start_daemon
 }
 
+# Of a cluster's nodes one is this server, one answers nobody, and the daemon has the table of its start.
+test_cluster() {
+	"$rdmactl" cluster make "a=${servers[0]#*://}" b=127.0.0.1:1 >"$dir/table" 2>"$dir/err" || fail "no table"
+	stop_daemon
+	configure "cluster = { table = \"$dir/table\"; node = \"a\"; };"
+	start_daemon
+	doctor 0 && found 3204 'rdmactl doctor 127.0.0.1:1' && json '[.findings[] | select(.check == "D32")] | length == 1' "the node that is this one"
+	"$rdmactl" cluster plan "$dir/table" add c=127.0.0.1:2 >"$dir/next" 2>"$dir/err" && mv "$dir/next" "$dir/table"
+	doctor 0 && found 3203 'has the epoch 2, the daemon 1'
+	echo junk >>"$dir/table"
+	doctor 2 && found 3201 "cluster check $dir/table"
+	stop_daemon
+	configure
+	start_daemon
+}
+
 # Another program has the port of the configuration; then rdmad itself.
 test_port() {
 	local at=${servers[0]} user
@@ -232,6 +248,7 @@ test_tcp
 test_stranger
 test_load
 test_facts
+test_cluster
 test_port
 stop_daemon
 test_short_messages

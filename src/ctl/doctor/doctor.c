@@ -56,6 +56,7 @@ static const struct check {
 	{"D29", check_keys, false, false, "files of keys"},
 	{"D30", check_sandbox, false, false, "sandbox of gpu sessions, and what it denied"},
 	{"D31", check_kernel, false, false, "errors of devices in the kernel's log"},
+	{"D32", check_cluster, false, false, "table of the cluster, and whether its nodes are reached"},
 };
 
 /*

@@ -216,7 +216,7 @@ void there_print(const struct doctor *d);
 	ROW(modules) ROW(nodes) ROW(provider) ROW(state) ROW(rate) ROW(listen) ROW(gids) ROW(self) ROW(neighbours) \
 	ROW(namespace) ROW(mtu) ROW(memlock) ROW(register) ROW(maps) ROW(pages) ROW(numa) ROW(groups) ROW(governor) \
 	ROW(flow) ROW(counters) ROW(iommu) ROW(gpus) ROW(direct) ROW(firewall) ROW(port) ROW(config) ROW(clock) \
-	ROW(log) ROW(keys) ROW(sandbox) ROW(kernel)
+	ROW(log) ROW(keys) ROW(sandbox) ROW(kernel) ROW(cluster)
 /* clang-format on */
 #define CHECK_DECLARE(name) void check_##name(struct doctor *d);
 CHECKS(CHECK_DECLARE)

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PROGRAM_TIMEOUT (10 * TIME_S)
+#define PROGRAM_TIMEOUT (60 * TIME_S) /* rdmad -t tries its devices, on a busy machine for long */
 
 static char *path_of(struct look *look, const char *format, va_list args, const char **name)
 	__attribute__((format(printf, 2, 0)));

@@ -1,0 +1,77 @@
+/* check_cluster.c: the table of a cluster, the daemon's place in it, and whether its nodes are reached: D32. */
+#include "ctl/doctor/doctor.h"
+#include "cluster/cluster.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define NODE_LIMIT TIME_S
+#define NODES_LIMIT (10 * TIME_S) /* of all: others are not tried then */
+
+/* False: a connection came to nothing. What is no host, as the path of a socket, is not tried. */
+static bool is_reached(const char *text)
+{
+	struct address_socket at[ADDRESS_SOCKETS];
+	struct address address;
+	int count, fd = -1;
+
+	log_hush_begin();
+	count = address_parse(text, &address) == 0 && !address.path ? address_resolve(&address, at) : 0;
+	for (int i = 0; i < count && fd < 0; i++)
+		fd = address_connect(&at[i], NODE_LIMIT);
+	log_hush_end();
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0 || address.path;
+}
+
+static void check_nodes_of(struct doctor *d, const struct cluster_table *table, unsigned self)
+{
+	uint64_t until = time_now() + NODES_LIMIT;
+
+	for (unsigned i = 0; i < table->count && time_now() < until; i++) {
+		const char *address = table->node[i].address[CLUSTER_NATIVE];
+
+		if (i != self && !is_reached(address))
+			finding_add(d, 3204, NAMES("HOST", address), "node %s at %s", table->node[i].name, address);
+	}
+}
+
+void check_cluster(struct doctor *d)
+{
+	static struct cluster_table table;
+	const json_t *running = json_object_get(d->status, "cluster");
+	char file[512], node[CLUSTER_NAME_MAX + 1], *text;
+	unsigned self;
+	size_t len;
+	int rc;
+
+	if (!config_value(d, "cluster.table", file, sizeof(file)) || !*file ||
+	    !config_value(d, "cluster.node", node, sizeof(node)) || !*node)
+		return;
+	text = look_bytes(&d->look, &len, "%s", file);
+	rc = text ? 0 : -errno;
+	log_hush_begin();
+	if (rc == 0)
+		rc = cluster_parse(file, text, len, &table);
+	free(text);
+	if (rc != 0) {
+		const char *why = log_hush_end();
+
+		finding_add(d, 3201, NAMES("FILE", file), "%s: %s", file, *why ? why : strerror(-rc));
+		return;
+	}
+	log_hush_end();
+	self = cluster_find(&table, node);
+	if (self == CLUSTER_NODES) {
+		finding_add(d, 3202, NAMES("FILE", file, "NAME", node), "%s has no node %s", file, node);
+		return;
+	}
+	if (running && json_integer_value(json_object_get(running, "epoch")) != (json_int_t)table.epoch)
+		finding_add(d, 3203, NAMES("FILE", file, "UNIT", d->unit),
+			    "%s has the epoch %" PRIu64 ", the daemon %" JSON_INTEGER_FORMAT, file, table.epoch,
+			    json_integer_value(json_object_get(running, "epoch")));
+	if (d->live)
+		check_nodes_of(d, &table, self);
+}
