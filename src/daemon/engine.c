@@ -69,7 +69,7 @@ static int tell_wish(struct engine *engine, const struct cluster_wish *wish)
 	return rc;
 }
 
-static void adopt(struct engine *engine, uint64_t now)
+static void adopt_table(struct engine *engine, uint64_t now)
 {
 	const struct cluster_wish *wish = cluster_member_wish(engine->member);
 
@@ -127,7 +127,7 @@ static void say_fault(struct engine *engine)
 	snprintf(engine->fault, sizeof(engine->fault), "%s", fault);
 }
 
-static void answered(void *arg, struct etcd_answer *answer)
+static void etcd_answered(void *arg, struct etcd_answer *answer)
 {
 	struct engine *engine = arg;
 	uint64_t now = time_boot();
@@ -147,13 +147,13 @@ static void answered(void *arg, struct etcd_answer *answer)
 }
 
 /* The time is that before it is sent. */
-static void ask(struct engine *engine, uint64_t now)
+static void ask_etcd(struct engine *engine, uint64_t now)
 {
 	struct cluster_txn txn;
 
 	if (engine->asks || !cluster_member_next(engine->member, now, &txn))
 		return;
-	if (etcd_send(engine->etcd, &txn, answered, engine) != 0) {
+	if (etcd_send(engine->etcd, &txn, etcd_answered, engine) != 0) {
 		cluster_member_lost(engine->member, now);
 		return;
 	}
@@ -167,9 +167,9 @@ static void engine_turn(void *arg)
 	uint64_t now = time_boot(), due;
 
 	must(daemon_is_main(engine->daemon));
-	adopt(engine, now);
+	adopt_table(engine, now);
 	tell_until(engine);
-	ask(engine, now);
+	ask_etcd(engine, now);
 	due = cluster_member_due(engine->member);
 	if (engine->retry_at > now)
 		due = MIN(due, engine->retry_at);
