@@ -71,7 +71,7 @@ static int give(const char *key, uint16_t owner)
 {
 	now.epoch++;
 	now.owner[cluster_slot(key, strlen(key))] = owner;
-	return kv_cluster_change(shared(), &now);
+	return kv_cluster_change(shared(), &now, NULL);
 }
 
 static void tick(void)
@@ -112,7 +112,7 @@ static int refuse(const struct cluster_table *table, const char *text)
 	int rc;
 
 	log_hush_begin();
-	rc = kv_cluster_change(shared(), table);
+	rc = kv_cluster_change(shared(), table, NULL);
 	said = log_hush_end();
 	ck_assert_msg(strstr(said, text), "%s", said);
 	ck_assert_uint_eq(view()->table.epoch, now.epoch);
@@ -138,13 +138,13 @@ START_TEST(test_refused)
 	strcpy(other.name, "test");
 	strcpy(other.node[0].name, "node7");
 	ck_assert_int_eq(refuse(&other, "has no node node0"), -EINVAL);
-	ck_assert_int_eq(kv_cluster_change(shared(), &now), 0);
+	ck_assert_int_eq(kv_cluster_change(shared(), &now, NULL), 0);
 	ck_assert_ptr_eq(view(), before); /* it is the same table */
 	sweep();
 
 	/* An epoch that was never seen is served as well, over a start, too, and no lower one. */
 	now.epoch = 100;
-	ck_assert_int_eq(kv_cluster_change(shared(), &now), 0);
+	ck_assert_int_eq(kv_cluster_change(shared(), &now, NULL), 0);
 	settle();
 	server_stop();
 	ck_assert_int_eq(cluster_load(state, &other), 0);
@@ -185,7 +185,7 @@ START_TEST(test_state_fails)
 	log_hush_end();
 	ck_assert_ptr_eq(view(), before);
 	rmdir(beside);
-	ck_assert_int_eq(kv_cluster_change(shared(), &now), 0);
+	ck_assert_int_eq(kv_cluster_change(shared(), &now, NULL), 0);
 	sweep();
 }
 END_TEST
@@ -382,11 +382,11 @@ START_TEST(test_out)
 	void *kv = open_kv(NULL, NULL);
 
 	put(kv, "a", "1");
-	ck_assert_int_eq(kv_cluster_change(shared(), NULL), 0);
-	ck_assert_int_eq(kv_cluster_change(shared(), NULL), 0);
+	ck_assert_int_eq(kv_cluster_change(shared(), NULL, NULL), 0);
+	ck_assert_int_eq(kv_cluster_change(shared(), NULL, NULL), 0);
 	settle();
 	ck_assert_int_eq(kv_exists(kv, "a", 1), -EREMOTE);
-	ck_assert_int_eq(kv_cluster_change(shared(), &now), 0);
+	ck_assert_int_eq(kv_cluster_change(shared(), &now, NULL), 0);
 	settle();
 	ck_assert_int_eq(kv_exists(kv, "a", 1), -EREMOTE);
 	sweep();
@@ -506,7 +506,7 @@ START_TEST(test_random)
 			}
 			now.owner[slot] = now.owner[slot] == HERE ? THERE : HERE;
 		}
-		ck_assert_int_eq(kv_cluster_change(shared(), &now), 0);
+		ck_assert_int_eq(kv_cluster_change(shared(), &now, NULL), 0);
 		for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
 			atomic_store(&given[slot], atomic_load(&losing[slot]));
 		if (!(random >> 32 & 3))
