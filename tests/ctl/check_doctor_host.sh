@@ -210,6 +210,19 @@ as_nobody() {
 		"$rdmactl" --control "$dir/none" doctor --config "$dir/rdmad.conf" --json "$@" >"$dir/out" 2>"$dir/err")
 }
 
+# Which user the unit has systemd is asked once, however many checks want to know.
+test_user() {
+	setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$rdmactl" 2>/dev/null || return 0
+	(umask 077 && "$rdmactl" key new app --into "$dir/keys.d" >/dev/null 2>"$dir/err") || fail "no key"
+	configure "auth = { keys = \"$dir/keys.d\"; };"
+	mkdir -p "$dir/bin" && : >"$dir/asked"
+	printf '%s\n' '#!/bin/sh' "echo \"\$*\" >>'$dir/asked'" 'printf "User=root\nLoadState=loaded\n"' >"$dir/bin/systemctl"
+	chmod 755 "$dir" "$dir/bin" "$dir/bin/systemctl" && chmod 644 "$dir/rdmad.conf" && chmod 666 "$dir/asked"
+	PATH=$dir/bin:$PATH as_nobody
+	json '.command == "doctor"' "a report"
+	[[ $(grep -c -e '-p User' "$dir/asked") == 1 ]] || fail "systemctl was asked for: $(cat "$dir/asked")"
+}
+
 # Whether no finding is of the local checks of RDMA but notes.
 rdma_is_well() { json '[.findings[] | select(.severity != "note" and .id < "RD-1400")] == []' "$1"; }
 
@@ -290,5 +303,6 @@ test_port
 stop_daemon
 test_short_messages
 test_log
+test_user
 test_config
 conclude

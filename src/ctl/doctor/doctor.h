@@ -108,7 +108,9 @@ struct doctor {
 	bool live;        /* this machine, not a root: things can be tried */
 	const char *file; /* the configuration */
 	char unit[80];    /* of systemd, that has it: rdmad, or an instance, rdmad@NAME */
-	char *config;     /* as rdmad -T prints it; NULL: unknown, and config_wrong says why */
+	bool user_asked, user_known;
+	uid_t user;   /* that the daemon runs as */
+	char *config; /* as rdmad -T prints it; NULL: unknown, and config_wrong says why */
 	char config_wrong[512];
 	int config_status; /* rdmad's exit status; 127: there is no rdmad */
 	char program[512]; /* rdmad */
