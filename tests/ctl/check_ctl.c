@@ -723,6 +723,20 @@ START_TEST(test_doctor_way)
 }
 END_TEST
 
+/* A name that another machine told is a word of the command, and no command. */
+START_TEST(test_doctor_names)
+{
+	struct doctor d = {.check = "D01"};
+
+	finding_add(&d, 602, NAMES("ADDRESS", "10.0.0.1", "IF", "a;b|`c`$(d)'e'\"f\"\\g"), "%s", "");
+	ck_assert_uint_eq(d.findings, 1);
+	ck_assert_str_eq(d.finding[0].mend, "ip address add 10.0.0.1/24 dev a_b__c___d__e__f__g");
+	free(d.finding[0].figures);
+	free(d.finding[0].mend);
+	free(d.finding);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("ctl");
@@ -750,6 +764,7 @@ int main(void)
 	tcase_add_test(tcase, test_manual_is_complete);
 	tcase_add_test(tcase, test_letters_are_unique);
 	tcase_add_test(tcase, test_message_too_long);
+	tcase_add_test(tcase, test_doctor_names);
 	tcase_add_loop_test(tcase, test_doctor_way, 0, ARRAY_SIZE(ways));
 	return suite_run(suite);
 }

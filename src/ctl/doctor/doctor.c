@@ -72,6 +72,13 @@ static const char *name_value(const char *const *names, const char *word, size_t
 	return NULL;
 }
 
+/* A name may come from another machine: it stays a word of the command, whatever the shell makes of its characters. */
+static void put_word(FILE *out, const char *value)
+{
+	for (; *value; value++)
+		fputc(strchr(";&|`$<>()'\"\\\n", *value) ? '_' : *value, out);
+}
+
 /* The command of a row, for this machine. free() it. */
 static char *fill_in(const char *mend, const char *const *names)
 {
@@ -89,7 +96,7 @@ static char *fill_in(const char *mend, const char *const *names)
 		value = len ? name_value(names, mend, len) : NULL;
 		len = len ? len : 1;
 		if (value)
-			fputs(value, out);
+			put_word(out, value);
 		else
 			fwrite(mend, 1, len, out);
 	}
