@@ -19,6 +19,8 @@ struct device_range {
 _Atomic unsigned device_ranges;
 static struct list ranges = {&ranges, &ranges};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Of all that has been in the list since it was empty: what lies beside needs no lock. */
+static _Atomic uintptr_t lowest = UINTPTR_MAX, highest;
 
 static void list_lock(void)
 {
@@ -39,6 +41,7 @@ __attribute__((constructor)) static void keep_over_forks(void)
 int device_memory_add(const void *addr, size_t len)
 {
 	struct device_range *range = malloc(sizeof(*range));
+	uintptr_t begin = (uintptr_t)addr;
 
 	if (!range)
 		return -ENOMEM;
@@ -46,6 +49,8 @@ int device_memory_add(const void *addr, size_t len)
 	range->len = len;
 	list_lock();
 	list_add_tail(&ranges, &range->node);
+	atomic_store(&lowest, MIN(atomic_load(&lowest), begin));
+	atomic_store(&highest, MAX(atomic_load(&highest), len < UINTPTR_MAX - begin ? begin + len : UINTPTR_MAX));
 	atomic_fetch_add(&device_ranges, 1);
 	list_unlock();
 	return 0;
@@ -67,7 +72,18 @@ void device_memory_remove(const void *addr, size_t len)
 		atomic_fetch_sub(&device_ranges, 1);
 		break;
 	}
+	if (list_empty(&ranges)) {
+		atomic_store(&lowest, UINTPTR_MAX);
+		atomic_store(&highest, 0);
+	}
 	list_unlock();
+}
+
+static bool is_beside_all(uintptr_t begin, size_t len)
+{
+	uintptr_t low = atomic_load_explicit(&lowest, memory_order_relaxed);
+
+	return begin >= atomic_load_explicit(&highest, memory_order_relaxed) || (begin < low && len <= low - begin);
 }
 
 bool device_memory_has(const void *addr, size_t len)
@@ -75,6 +91,8 @@ bool device_memory_has(const void *addr, size_t len)
 	const char *begin = addr;
 	bool found = false;
 
+	if (is_beside_all((uintptr_t)addr, len))
+		return false;
 	list_lock();
 	list_for_each (pos, &ranges) {
 		const struct device_range *range = container_of(pos, struct device_range, node);

@@ -200,7 +200,7 @@ enum fabric_event_type {
 struct fabric_event {
 	enum fabric_event_type type;
 	struct fabric_endpoint *endpoint; /* NULL for FABRIC_REQUEST and FABRIC_WIDENED */
-	void *context;                    /* the endpoint's, or the listener's for FABRIC_REQUEST; else NULL */
+	void *context; /* the endpoint's; the listener's for FABRIC_REQUEST, and its FABRIC_REMOVED */
 	struct fabric_request *request;
 	int error;
 	uint8_t data_len; /* padded by some devices: trust your own length field */

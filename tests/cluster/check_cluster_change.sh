@@ -8,44 +8,6 @@ state=yes workers=2
 # shellcheck source=tests/cluster/servers.sh
 . "$(dirname "$0")/servers.sh"
 
-reload() { "$rdmactl" --control "$dir/$1.sock" reload >"$dir/out" 2>"$dir/err"; }
-# cluster_of NODE FIELD
-cluster_of() { "$rdmactl" --control "$dir/$1.sock" --json status | jq ".cluster.$2"; }
-
-# give FIRST LAST NODE: the next table, by which the node has that range. It gets it last, as the others lose by it.
-give() {
-	local node turn=''
-	python3 - "$dir/table" "$@" >"$dir/next" <<-'END'
-		import sys
-
-		path, first, last, node = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-		owner = [None] * 16384
-		for line in open(path):
-		    words = line.split()
-		    if words[0] == "shard":
-		        for part in words[3:]:
-		            a, _, b = part.partition("-")
-		            owner[int(a):int(b or a) + 1] = [words[1]] * (int(b or a) + 1 - int(a))
-		    elif words[0] == "epoch":
-		        print("epoch", int(words[1]) + 1)
-		    elif words[0] != "checksum":
-		        print(line, end="")
-		owner[first:last + 1] = [node] * (last + 1 - first)
-		begin = 0
-		for slot in range(1, 16385):
-		    if slot == 16384 or owner[slot] != owner[begin]:
-		        print("shard", owner[begin], owner[begin], f"{begin}-{slot - 1}")
-		        begin = slot
-	END
-	mv "$dir/next" "$dir/table"
-	for node in "${nodes[@]}" "$3"; do
-		[[ $node == "$3" && ! ${turn-} ]] && { turn=last; continue; }
-		cp "$dir/table" "$dir/$node.new" && mv "$dir/$node.new" "$dir/$node.table"
-		reload "$node" || fail "the reload of $node"
-		[[ $(cluster_of "$node" settled) == 1 ]] || fail "$node is not settled behind its reload"
-	done
-}
-
 for node in "${nodes[@]}"; do cp "$dir/table" "$dir/$node.table"; done
 start
 

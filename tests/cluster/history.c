@@ -1,13 +1,15 @@
 /*
- * history ADDRESS SECONDS CLIENTS KEYS: clients write, read, delete and exchange the same few keys by an address of
- * kv_open() while servers are killed, stopped and given other tables. Then the history of each key is checked by wgl,
- * and every byte of every hit. Prints what was done; status 1: a client saw what it must not see.
+ * history ADDRESS SECONDS CLIENTS KEYS [PAUSE]: clients write, read, delete and exchange the same few keys by an address
+ * of kv_open(), each PAUSE microseconds after its last answer, while servers are killed, stopped and given other tables;
+ * until the time is over, or SIGTERM comes. Then the history of each key is checked by wgl, and every byte of every hit.
+ * Prints what was done; status 1: a client saw what it must not see.
  */
 #include "tests/cluster/wgl.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <rdmad/kv.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +41,8 @@ struct client {
 
 static const char *address;
 static unsigned keys;
-static uint64_t end_ns;
+static uint64_t end_ns, pause_us;
+static atomic_bool ends;
 static _Atomic uint64_t numbers = 1, hits, misses, refused, unanswered, torn;
 
 static uint64_t now(void)
@@ -48,6 +51,17 @@ static uint64_t now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void rest(uint64_t us)
+{
+	nanosleep(&(struct timespec){.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000}, NULL);
+}
+
+static void term_came(int signal_number)
+{
+	(void)signal_number;
+	atomic_store(&ends, true);
 }
 
 static uint64_t draw(struct client *c, uint64_t below)
@@ -108,7 +122,7 @@ static void request_ended(struct client *c, unsigned key, struct wgl_op *op, int
 	op->unknown = op->kind != WGL_HIT && is_unknown(status);
 	if (status < 0 && status != -ENOENT && status != -ESTALE) {
 		atomic_fetch_add(is_unknown(status) ? &unanswered : &refused, 1);
-		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+		rest(5000);
 	}
 	if (op->unknown || effect)
 		past_add(&c->past[key], op);
@@ -134,8 +148,8 @@ static void client_request(struct client *c)
 {
 	unsigned index = (unsigned)draw(c, keys), kind = (unsigned)draw(c, 10);
 	struct wgl_op op = {.begin = now()};
-	char key[16];
-	size_t key_len = (size_t)snprintf(key, sizeof(key), "key%u", index), length = 0;
+	char key[24];
+	size_t key_len = (size_t)snprintf(key, sizeof(key), "history %u", index), length = 0;
 	uint64_t version = 0;
 	void *value = NULL;
 	int rc;
@@ -177,13 +191,15 @@ static void *client_run(void *arg)
 	const struct rdmad_options options = {.timeout_us = ANSWER_US, .connect_timeout_us = ANSWER_US};
 	struct client *c = arg;
 
-	while (now() < end_ns) {
+	while (!atomic_load(&ends) && now() < end_ns) {
 		if (!c->kv && kv_open_options(address, &options, NULL, &c->kv) == 0)
 			kv_keep_connected(c->kv, UINT64_MAX);
 		if (c->kv)
 			client_request(c);
 		else
-			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+			rest(20000);
+		if (pause_us)
+			rest(pause_us);
 	}
 	kv_close(c->kv);
 	return NULL;
@@ -215,15 +231,17 @@ static enum wgl_verdict key_check(struct client *clients, unsigned count, unsign
 
 int main(int argc, char **argv)
 {
-	unsigned verdicts[3] = {0}, count = argc == 5 ? (unsigned)strtoul(argv[3], NULL, 10) : 0;
+	unsigned verdicts[3] = {0}, count = argc == 5 || argc == 6 ? (unsigned)strtoul(argv[3], NULL, 10) : 0;
 	uint64_t requests = 0;
 	struct client *clients;
 
-	keys = argc == 5 ? (unsigned)strtoul(argv[4], NULL, 10) : 0;
+	keys = count ? (unsigned)strtoul(argv[4], NULL, 10) : 0;
+	pause_us = argc == 6 ? strtoul(argv[5], NULL, 10) : 0;
 	if (!count || !keys || keys > KEYS_MAX) {
-		fprintf(stderr, "usage: history ADDRESS SECONDS CLIENTS KEYS\n");
+		fprintf(stderr, "usage: history ADDRESS SECONDS CLIENTS KEYS [PAUSE]\n");
 		return 2;
 	}
+	signal(SIGTERM, term_came);
 	address = argv[1];
 	end_ns = now() + strtoul(argv[2], NULL, 10) * 1000000000u;
 	clients = calloc(count, sizeof(*clients));

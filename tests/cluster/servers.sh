@@ -27,22 +27,28 @@ settings() {
 	printf '%s\n' "$@" >>"$dir/$node.conf"
 }
 
-# start [TABLE]: all of them, as ${pids[@]}.
+# start_node NUMBER [TABLE]: it, as ${pids[NUMBER]}; await_node NUMBER: until it serves.
+start_node() {
+	local node=${nodes[$1]}
+	settings "$node" "$1" "${2-}"
+	"$rdmad" -c "$dir/$node.conf" >>"$dir/$node.log" 2>&1 &
+	pids[$1]=$!
+	clients+=("${pids[$1]}")
+}
+await_node() {
+	local node=${nodes[$1]} pid=${pids[$1]}
+	settled() { "$rdmactl" --control "$dir/$node.sock" status >/dev/null 2>&1 || ended "$pid"; }
+	wait_for "the start of $node" settled
+	ended "$pid" && { cat "$dir/$node.log" >&2; give_up "$node does not start"; }
+}
+
+# start [TABLE]: all of them.
 start() {
-	local i node
+	local i
+	rm -f "$dir"/?.log
 	pids=()
-	for i in 0 1 2; do
-		node=${nodes[i]}
-		settings "$node" "$i" "${1-}"
-		"$rdmad" -c "$dir/$node.conf" >"$dir/$node.log" 2>&1 &
-		pids+=($!)
-		clients+=($!)
-	done
-	for i in 0 1 2; do
-		settled() { "$rdmactl" --control "$dir/${nodes[i]}.sock" status >/dev/null 2>&1 || ended "${pids[i]}"; }
-		wait_for "the start of ${nodes[i]}" settled
-		ended "${pids[i]}" && { cat "$dir/${nodes[i]}.log" >&2; give_up "${nodes[i]} does not start"; }
-	done
+	for i in 0 1 2; do start_node $i "${1-}"; done
+	for i in 0 1 2; do await_node $i; done
 }
 
 stop() {
@@ -57,3 +63,40 @@ specs=()
 for i in 0 1 2; do specs+=("${nodes[i]}=127.0.0.1:${ports[i]},resp=127.0.0.1:${ports[i + 3]}"); done
 "$rdmactl" cluster make --name test "${specs[@]}" >"$dir/table" || give_up "no table"
 
+reload() { "$rdmactl" --control "$dir/$1.sock" reload >"$dir/out" 2>"$dir/err"; }
+# cluster_of NODE FIELD
+cluster_of() { "$rdmactl" --control "$dir/$1.sock" --json status | jq ".cluster.$2"; }
+
+# give FIRST LAST NODE: the next table, by which the node has that range. It gets it last, as the others lose by it.
+give() {
+	local node turn=''
+	python3 - "$dir/table" "$@" >"$dir/next" <<-'END'
+		import sys
+
+		path, first, last, node = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+		owner = [None] * 16384
+		for line in open(path):
+		    words = line.split()
+		    if words[0] == "shard":
+		        for part in words[3:]:
+		            a, _, b = part.partition("-")
+		            owner[int(a):int(b or a) + 1] = [words[1]] * (int(b or a) + 1 - int(a))
+		    elif words[0] == "epoch":
+		        print("epoch", int(words[1]) + 1)
+		    elif words[0] != "checksum":
+		        print(line, end="")
+		owner[first:last + 1] = [node] * (last + 1 - first)
+		begin = 0
+		for slot in range(1, 16385):
+		    if slot == 16384 or owner[slot] != owner[begin]:
+		        print("shard", owner[begin], owner[begin], f"{begin}-{slot - 1}")
+		        begin = slot
+	END
+	mv "$dir/next" "$dir/table"
+	for node in "${nodes[@]}" "$3"; do
+		[[ $node == "$3" && ! ${turn-} ]] && { turn=last; continue; }
+		cp "$dir/table" "$dir/$node.new" && mv "$dir/$node.new" "$dir/$node.table"
+		reload "$node" || fail "the reload of $node"
+		[[ $(cluster_of "$node" settled) == 1 ]] || fail "$node is not settled behind its reload"
+	done
+}

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "ctl/ctl.h"
+#include "ctl/doctor/doctor.h"
 #include "tests/suite.h"
 
 static struct script_command parse(const char *line)
@@ -689,6 +690,39 @@ START_TEST(test_message_too_long)
 }
 END_TEST
 
+static const struct {
+	const char *gids[2];
+	const char *finding; /* the port that the way ends at; NULL: neither */
+} ways[] = {
+	{{"::ffff:10.0.0.2", "::ffff:10.0.0.1"}, "mlx5_1 of far is down"},
+	{{"::ffff:10.0.0.2", "::ffff:10.0.0.12,::ffff:10.0.0.1"}, "mlx5_1 of far is down"},
+	{{"::ffff:10.0.0.1,::ffff:10.0.0.12", "::ffff:10.0.0.2"}, "mlx5_0 of far is down"},
+	{{"1::ffff:10.0.0.1", ",,::ffff:10.0.0.12,"}, NULL},
+	{{"", ""}, NULL},
+};
+
+/* Of two ports there the one that has the GID at the end of the way. */
+START_TEST(test_doctor_way)
+{
+	const struct cm_way way = {.to_gid = "::ffff:10.0.0.1"};
+	struct doctor d = {.wants_rdma = true, .check = "D41"};
+
+	d.there = json_pack("{s:s, s:[{s:s, s:s, s:s}, {s:s, s:s, s:s}]}", "version", rdmad_version(), "ports",
+			    "device", "mlx5_0", "state", "down", "gids", ways[_i].gids[0], "device", "mlx5_1", "state",
+			    "down", "gids", ways[_i].gids[1]);
+	there_judge(&d, "far", &way);
+	ck_assert_uint_eq(d.findings, ways[_i].finding ? 1 : 0);
+	if (ways[_i].finding)
+		ck_assert_str_eq(d.finding[0].figures, ways[_i].finding);
+	for (size_t i = 0; i < d.findings; i++) {
+		free(d.finding[i].figures);
+		free(d.finding[i].mend);
+	}
+	free(d.finding);
+	json_decref(d.there);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("ctl");
@@ -716,5 +750,6 @@ int main(void)
 	tcase_add_test(tcase, test_manual_is_complete);
 	tcase_add_test(tcase, test_letters_are_unique);
 	tcase_add_test(tcase, test_message_too_long);
+	tcase_add_loop_test(tcase, test_doctor_way, 0, ARRAY_SIZE(ways));
 	return suite_run(suite);
 }

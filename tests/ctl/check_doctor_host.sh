@@ -107,6 +107,39 @@ test_facts() {
 	start_daemon
 }
 
+# What is told changes on the way: a time that no clock has.
+test_liar() {
+	local at=${servers[0]}
+	rm -f "$dir/port"
+	python3 - "${at##*:}" >"$dir/port" <<-'END' &
+	import re, socket, sys, threading
+	def lie(match):
+	    return b"clock_us -" + b"9" * (len(match[0]) - 11) + b"\n"
+	def carry(a, b):
+	    try:
+	        while data := a.recv(65536):
+	            b.sendall(re.sub(rb"clock_us [0-9]+\n[a-z]+_bytes [0-9]+\n", lie, data))
+	    except OSError:
+	        pass
+	    for s in a, b:
+	        try:
+	            s.shutdown(socket.SHUT_RDWR)
+	        except OSError:
+	            pass
+	s = socket.create_server(("127.0.0.1", 0))
+	print(s.getsockname()[1], flush=True)
+	while True:
+	    a, b = s.accept()[0], socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+	    for way in (a, b), (b, a):
+	        threading.Thread(target=carry, args=way, daemon=True).start()
+	END
+	clients=($!)
+	wait_for "a way" test -s "$dir/port"
+	doctor 0 "tcp://127.0.0.1:$(<"$dir/port")" && found 4105 's behind'
+	kill "${clients[0]}" && wait "${clients[0]}" 2>/dev/null
+	clients=()
+}
+
 # Of a cluster's nodes one is this server, one answers nobody, and the daemon has the table of its start.
 test_cluster() {
 	"$rdmactl" cluster make "a=${servers[0]#*://}" b=127.0.0.1:1 >"$dir/table" 2>"$dir/err" || fail "no table"
@@ -116,6 +149,9 @@ test_cluster() {
 	doctor 0 && found 3204 'rdmactl doctor 127.0.0.1:1' && json '[.findings[] | select(.check == "D32")] | length == 1' "the node that is this one"
 	"$rdmactl" cluster plan "$dir/table" add c=127.0.0.1:2 >"$dir/next" 2>"$dir/err" && mv "$dir/next" "$dir/table"
 	doctor 0 && found 3203 'has the epoch 2, the daemon 1'
+	# What listens by RDMA alone takes no connection by TCP.
+	"$rdmactl" cluster make "a=${servers[0]#*://}" b=rdma://127.0.0.1:1 >"$dir/table" 2>"$dir/err" || fail "no table"
+	doctor 0 && json '[.findings[] | select(.id == "RD-3204")] == []' "a node by RDMA is not tried by TCP"
 	echo junk >>"$dir/table"
 	doctor 2 && found 3201 "cluster check $dir/table"
 	stop_daemon
@@ -172,6 +208,19 @@ test_config() {
 as_nobody() {
 	(ulimit -l 64 && timeout 240 setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all \
 		"$rdmactl" --control "$dir/none" doctor --config "$dir/rdmad.conf" --json "$@" >"$dir/out" 2>"$dir/err")
+}
+
+# Which user the unit has systemd is asked once, however many checks want to know.
+test_user() {
+	setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$rdmactl" 2>/dev/null || return 0
+	(umask 077 && "$rdmactl" key new app --into "$dir/keys.d" >/dev/null 2>"$dir/err") || fail "no key"
+	configure "auth = { keys = \"$dir/keys.d\"; };"
+	mkdir -p "$dir/bin" && : >"$dir/asked"
+	printf '%s\n' '#!/bin/sh' "echo \"\$*\" >>'$dir/asked'" 'printf "User=root\nLoadState=loaded\n"' >"$dir/bin/systemctl"
+	chmod 755 "$dir" "$dir/bin" "$dir/bin/systemctl" && chmod 644 "$dir/rdmad.conf" && chmod 666 "$dir/asked"
+	PATH=$dir/bin:$PATH as_nobody
+	json '.command == "doctor"' "a report"
+	[[ $(grep -c -e '-p User' "$dir/asked") == 1 ]] || fail "systemctl was asked for: $(cat "$dir/asked")"
 }
 
 # Whether no finding is of the local checks of RDMA but notes.
@@ -248,10 +297,12 @@ test_tcp
 test_stranger
 test_load
 test_facts
+test_liar
 test_cluster
 test_port
 stop_daemon
 test_short_messages
 test_log
+test_user
 test_config
 conclude

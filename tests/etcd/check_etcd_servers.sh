@@ -1,6 +1,6 @@
 #!/bin/bash
 # check_etcd_servers.sh: three rdmads that agree by a real etcd. Tables are applied under load, a node is killed, one is stopped and goes
-# on, etcd is away for a while: what a client reads is always what was written last, and slots get another server in time.
+# on, etcd is away for a while: what clients read is always what was written last, and slots get another server in time.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need etcd jq python3
@@ -74,6 +74,9 @@ python3 "$srcdir/tests/etcd/load.py" "${ports[@]:3:3}" <"$dir/stop" >"$dir/load"
 load=$!
 clients+=("$load")
 exec 8<>"$dir/stop"
+tests/cluster/history "cluster:127.0.0.1:${ports[0]},127.0.0.1:${ports[1]}" 600 4 12 2000 >"$dir/history" 2>"$dir/history.log" &
+history=$!
+clients+=("$history")
 
 # An operator who is too late is told, and what is there is shown.
 apply "$dir/first"
@@ -129,6 +132,10 @@ wait "${pids[0]}" || fail "the end of a"
 echo >&8
 wait "$load" || { fail "the load"; cat "$dir/load" >&2; }
 grep -E '^sets [1-9][0-9]* hits [1-9][0-9]* refused [1-9]' "$dir/load" || fail "no load: $(cat "$dir/load")"
+
+kill -TERM "$history"
+wait "$history" || { cat "$dir/history.log" >&2; fail "native clients saw what they must not see"; }
+cat "$dir/history"
 
 kill -TERM "${pids[1]}" "${pids[2]}"
 wait "${pids[1]}" "${pids[2]}"

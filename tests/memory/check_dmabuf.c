@@ -16,6 +16,8 @@
 struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
 					int access);
 int __wrap_ibv_dereg_mr(struct ibv_mr *mr);
+struct ibv_pd *__wrap_ibv_alloc_pd(struct ibv_context *ctx);
+int __wrap_ibv_dealloc_pd(struct ibv_pd *pd);
 
 #define SIZE 65536
 
@@ -30,7 +32,7 @@ static struct asked {
 	size_t length;
 	int fd, access;
 } asked[4];
-static unsigned asks, registered, fails_at;
+static unsigned asks, registered, fails_at, domains;
 static int error;
 static struct ibv_mr mrs[4];
 
@@ -51,8 +53,29 @@ struct ibv_mr *__wrap_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 	return &mrs[asks - 1];
 }
 
+/* Nothing of a device is given back while another thread may give back the device itself. */
+static void assert_kept(void)
+{
+	ck_assert_int_eq(pthread_rwlock_trywrlock(&fabric.lock), EBUSY);
+}
+
+struct ibv_pd *__wrap_ibv_alloc_pd(struct ibv_context *ctx)
+{
+	ck_assert_ptr_null(ctx);
+	return &pds[domains++];
+}
+
+int __wrap_ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	ck_assert(pd >= pds && pd < pds + ARRAY_SIZE(pds));
+	assert_kept();
+	domains--;
+	return 0;
+}
+
 int __wrap_ibv_dereg_mr(struct ibv_mr *mr)
 {
+	assert_kept();
 	ck_assert(mr >= mrs && mr < mrs + ARRAY_SIZE(mrs));
 	registered--;
 	return 0;
@@ -151,6 +174,19 @@ START_TEST(test_errors)
 }
 END_TEST
 
+START_TEST(test_domain)
+{
+	struct fabric_domain *made;
+
+	list_init(&fabric.domains);
+	ck_assert_int_eq(fabric_domain_create(&fabric.base, &made), 0);
+	ck_assert_uint_eq(domains, 2);
+	fabric_domain_destroy(made);
+	ck_assert_uint_eq(domains, 0);
+	ck_assert(list_empty(&fabric.domains));
+}
+END_TEST
+
 /* No device is asked. */
 START_TEST(test_ranges)
 {
@@ -173,6 +209,7 @@ int main(void)
 
 	tcase_add_test(tc, test_registered);
 	tcase_add_loop_test(tc, test_errors, 0, ARRAY_SIZE(errors));
+	tcase_add_test(tc, test_domain);
 	tcase_add_test(tc, test_ranges);
 	return suite_run(suite);
 }

@@ -71,7 +71,8 @@ start_slurm() {
 	slurmd -D >"$dir/slurmd.out" 2>&1 &
 	clients+=("$!")
 	for _ in $(seq 600); do
-		[[ $(timeout 10 sinfo -h -o %t 2>/dev/null) != idle ]] || return 0
+		# A node that is idle may still refuse its first steps on a busy machine.
+		[[ $(timeout 10 sinfo -h -o %t 2>/dev/null) != idle ]] || ! timeout 60 srun -n 1 true 2>/dev/null || return 0
 		ended "${clients[-1]}" || ended "${clients[-2]}" || { sleep 0.1; continue; }
 		break
 	done

@@ -9,21 +9,24 @@
 #define NODE_LIMIT TIME_S
 #define NODES_LIMIT (10 * TIME_S) /* of all: others are not tried then */
 
-/* False: a connection came to nothing. What is no host, as the path of a socket, is not tried. */
+/* False: a connection came to nothing. What is no host, as the path of a socket, is not tried, nor what listens by RDMA
+ * alone. */
 static bool is_reached(const char *text)
 {
 	struct address_socket at[ADDRESS_SOCKETS];
 	struct address address;
+	bool tries;
 	int count, fd = -1;
 
 	log_hush_begin();
-	count = address_parse(text, &address) == 0 && !address.path ? address_resolve(&address, at) : 0;
+	tries = address_parse(text, &address) == 0 && !address.path && strcmp(address.scheme, scheme_rdma) != 0;
+	count = tries ? address_resolve(&address, at) : 0;
 	for (int i = 0; i < count && fd < 0; i++)
 		fd = address_connect(&at[i], NODE_LIMIT);
 	log_hush_end();
 	if (fd >= 0)
 		close(fd);
-	return fd >= 0 || address.path;
+	return fd >= 0 || !tries;
 }
 
 static void check_nodes_of(struct doctor *d, const struct cluster_table *table, unsigned self)

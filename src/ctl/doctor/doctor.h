@@ -62,7 +62,7 @@ bool look_there(struct look *look, const char *format, ...) __attribute__((forma
  * cannot be read. */
 char *look_names(struct look *look, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define look_each(name, names) for (const char *name = (names); name && *name; name += strlen(name) + 1)
-/* What a program prints on stdout and stderr, which ends within 10 s; *status is its exit status, or 127 where it is
+/* What a program prints on stdout and stderr, which ends within 60 s; *status is its exit status, or 127 where it is
  * not there. Below a root it is the file programs/ARGUMENTS, with "_" for "/" and for blanks; status 0. free() it. */
 char *look_program(struct look *look, const char *const *arguments, int *status);
 
@@ -108,7 +108,9 @@ struct doctor {
 	bool live;        /* this machine, not a root: things can be tried */
 	const char *file; /* the configuration */
 	char unit[80];    /* of systemd, that has it: rdmad, or an instance, rdmad@NAME */
-	char *config;     /* as rdmad -T prints it; NULL: unknown, and config_wrong says why */
+	bool user_asked, user_known;
+	uid_t user;   /* that the daemon runs as */
+	char *config; /* as rdmad -T prints it; NULL: unknown, and config_wrong says why */
 	char config_wrong[512];
 	int config_status; /* rdmad's exit status; 127: there is no rdmad */
 	char program[512]; /* rdmad */

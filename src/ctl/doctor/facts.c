@@ -323,7 +323,7 @@ static void find_unit(struct doctor *d)
 		snprintf(d->unit, sizeof(d->unit), "rdmad@%.*s", (int)(len - strlen(end)), name);
 }
 
-bool daemon_user(struct doctor *d, uid_t *user)
+static bool find_user(struct doctor *d, uid_t *user)
 {
 	const char *const show[] = {"systemctl", "show", d->unit, "-p", "User", "-p", "LoadState", NULL};
 	char name[64] = "", path[32];
@@ -350,6 +350,16 @@ bool daemon_user(struct doctor *d, uid_t *user)
 	if (entry)
 		*user = entry->pw_uid;
 	return entry;
+}
+
+bool daemon_user(struct doctor *d, uid_t *user)
+{
+	if (!d->user_asked)
+		d->user_known = find_user(d, &d->user);
+	d->user_asked = true;
+	if (d->user_known)
+		*user = d->user;
+	return d->user_known;
 }
 
 bool daemon_is_ours(struct doctor *d)

@@ -64,9 +64,12 @@ static const char *fact(const json_t *facts, const char *name)
 	return text ? text : "";
 }
 
+/* From 0 on: what is less, or no number, is 0. */
 static int64_t fact_number(const json_t *facts, const char *name)
 {
-	return strtoll(fact(facts, name), NULL, 10);
+	int64_t number = strtoll(fact(facts, name), NULL, 10);
+
+	return MAX(number, 0);
 }
 
 void there_ask(struct doctor *d, struct rdmad_ping *ping, const char *host)
@@ -115,6 +118,19 @@ void there_read(struct doctor *d)
 	free(text);
 }
 
+/* `gids`: with commas between. */
+static bool has_gid(const char *gids, const char *gid)
+{
+	size_t len = strlen(gid);
+
+	for (size_t n; *gids; gids += n + (gids[n] == ',')) {
+		n = strcspn(gids, ",");
+		if (n && n == len && memcmp(gids, gid, len) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* The port there that the way ends at, else the only one. */
 static const json_t *port_there(const struct doctor *d, const struct cm_way *way)
 {
@@ -124,10 +140,7 @@ static const json_t *port_there(const struct doctor *d, const struct cm_way *way
 
 	json_array_foreach(ports, i, port)
 	{
-		const char *at = *way->to_gid ? strstr(fact(port, "gids"), way->to_gid) : NULL;
-		size_t len = strlen(way->to_gid);
-
-		if (at && (at[len] == ',' || !at[len]))
+		if (has_gid(fact(port, "gids"), way->to_gid))
 			return port;
 	}
 	return json_array_size(ports) == 1 ? json_array_get(ports, 0) : NULL;

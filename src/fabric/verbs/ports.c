@@ -3,8 +3,7 @@
 
 #include <arpa/inet.h>
 #include <net/if.h>
-
-#define GIDS_MAX 64 /* of a device; more are not looked at */
+#include <stdlib.h>
 
 static unsigned mtu_bytes(enum ibv_mtu mtu)
 {
@@ -16,22 +15,28 @@ static bool is_link_local(const union ibv_gid *gid)
 	return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
 }
 
-static void read_gids(struct ibv_context *ctx, struct fabric_port *port)
+static void read_gid(const struct ibv_gid_entry *entry, struct fabric_port *port)
 {
-	struct ibv_gid_entry entry[GIDS_MAX];
-	ssize_t count = ibv_query_gid_table(ctx, entry, GIDS_MAX, 0);
+	if (entry->port_num != port->number)
+		return;
+	port->roce_2 |= entry->gid_type == IBV_GID_TYPE_ROCE_V2;
+	if (!*port->netdev && entry->ndev_ifindex && !if_indextoname(entry->ndev_ifindex, port->netdev))
+		*port->netdev = '\0';
+	if (port->gids < FABRIC_PORT_GIDS && !is_link_local(&entry->gid) &&
+	    (!port->gids || entry->gid_type != IBV_GID_TYPE_ROCE_V1) &&
+	    inet_ntop(AF_INET6, entry->gid.raw, port->gid[port->gids], sizeof(port->gid[0])))
+		port->gids++;
+}
 
-	for (ssize_t i = 0; i < count; i++) {
-		if (entry[i].port_num != port->number)
-			continue;
-		port->roce_2 |= entry[i].gid_type == IBV_GID_TYPE_ROCE_V2;
-		if (!*port->netdev && entry[i].ndev_ifindex && !if_indextoname(entry[i].ndev_ifindex, port->netdev))
-			*port->netdev = '\0';
-		if (port->gids < FABRIC_PORT_GIDS && !is_link_local(&entry[i].gid) &&
-		    (!port->gids || entry[i].gid_type != IBV_GID_TYPE_ROCE_V1) &&
-		    inet_ntop(AF_INET6, entry[i].gid.raw, port->gid[port->gids], sizeof(port->gid[0])))
-			port->gids++;
-	}
+/* `room`: entries that the tables of all ports have; with less none is told. */
+static void read_gids(struct ibv_context *ctx, struct fabric_port *port, size_t room)
+{
+	struct ibv_gid_entry *entry = calloc(MAX(room, 1u), sizeof(*entry));
+	ssize_t count = entry ? ibv_query_gid_table(ctx, entry, room, 0) : 0;
+
+	for (ssize_t i = 0; i < count; i++)
+		read_gid(&entry[i], port);
+	free(entry);
 }
 
 static void read_port(struct verbs_device *device, struct fabric_port *port)
@@ -47,9 +52,10 @@ static void read_port(struct verbs_device *device, struct fabric_port *port)
 	port->infiniband = attr.link_layer == IBV_LINK_LAYER_INFINIBAND;
 	port->mtu = mtu_bytes(attr.active_mtu);
 	port->mtu_max = mtu_bytes(attr.max_mtu);
-	if (ibv_query_device(ctx, &about) == 0)
-		snprintf(port->firmware, sizeof(port->firmware), "%.63s", about.fw_ver);
-	read_gids(ctx, port);
+	if (ibv_query_device(ctx, &about) != 0)
+		return;
+	snprintf(port->firmware, sizeof(port->firmware), "%.63s", about.fw_ver);
+	read_gids(ctx, port, (size_t)MAX(attr.gid_tbl_len, 0) * about.phys_port_cnt);
 }
 
 unsigned verbs_ports(struct fabric *base, struct fabric_port *out, unsigned most)

@@ -102,15 +102,16 @@ static void verbs_domain_destroy(struct fabric_domain *base)
 {
 	struct verbs_domain *domain = container_of(base, struct verbs_domain, base);
 
+	/* To the end: a device that is given back meanwhile takes its context along. */
 	pthread_rwlock_rdlock(&domain->fabric->lock);
 	verbs_list_remove(&domain->member);
-	pthread_rwlock_unlock(&domain->fabric->lock);
 	for (unsigned i = 0; i < domain->fabric->count; i++) {
 		int rc = domain->pd[i] ? ibv_dealloc_pd(domain->pd[i]) : 0;
 
 		if (rc != 0)
 			log_error("verbs", "protection domain still in use: %s", strerror(rc));
 	}
+	pthread_rwlock_unlock(&domain->fabric->lock);
 	free(domain);
 }
 
@@ -160,8 +161,7 @@ static int verbs_domain_create(struct fabric *base, struct fabric_domain **out)
 	list_init(&domain->regions);
 	pthread_rwlock_rdlock(&fabric->lock);
 	rc = verbs_pds_alloc(domain);
-	if (rc == 0)
-		verbs_list_add(&fabric->domains, &domain->member);
+	verbs_list_add(&fabric->domains, &domain->member);
 	pthread_rwlock_unlock(&fabric->lock);
 	if (rc == 0)
 		*out = &domain->base;
@@ -269,16 +269,16 @@ static void verbs_deregister(struct fabric_region *base)
 	struct verbs_region *region = container_of(base, struct verbs_region, base);
 	struct verbs_fabric *fabric = region->domain->fabric;
 
-	/* Behind this no other thread looks at it. */
+	/* To the end, as of a domain. */
 	pthread_rwlock_rdlock(&fabric->lock);
 	verbs_list_remove(&region->member);
-	pthread_rwlock_unlock(&fabric->lock);
 	for (unsigned i = 0; i < VERBS_MAX_DEVICES; i++) {
 		int rc = region->mr[i] ? ibv_dereg_mr(region->mr[i]) : 0;
 
 		if (rc != 0)
 			log_error("verbs", "cannot deregister %p: %s", base->addr, strerror(rc));
 	}
+	pthread_rwlock_unlock(&fabric->lock);
 	if (region->dmabuf.fd >= 0)
 		close(region->dmabuf.fd);
 	free(region);
@@ -328,8 +328,7 @@ static int verbs_region_create(struct verbs_domain *domain, const struct fabric_
 	}
 	pthread_rwlock_rdlock(&domain->fabric->lock);
 	rc = verbs_mrs_register(region);
-	if (rc == 0)
-		verbs_list_add(&domain->regions, &region->member);
+	verbs_list_add(&domain->regions, &region->member); /* what there is of one that failed is given back, too */
 	pthread_rwlock_unlock(&domain->fabric->lock);
 	if (rc == 0)
 		*out = &region->base;
