@@ -144,6 +144,7 @@ struct cluster_entry {
 	char place[CLUSTER_BOOT + 1]; /* two processes with one place are not at the same time; "-": it is not known */
 	uint64_t count;               /* of beats */
 	uint64_t epoch;               /* of the table by which it serves; 0: by none */
+	uint64_t period;              /* its own, in ns; 0: it is not known */
 	bool lasting;                 /* it goes on without the engine */
 	bool out;                     /* it serves nothing, until it comes back by a beat */
 };

@@ -3,13 +3,25 @@
 
 #include <inttypes.h>
 
+#define PERIOD_MAX 3600000u /* ms */
+
 static const char begin[] = "rdmad-member 1";
 
 void cluster_entry_print(const struct cluster_entry *entry, char text[static CLUSTER_VALUE_MAX])
 {
-	snprintf(text, CLUSTER_VALUE_MAX, "%s boot %s place %s count %" PRIu64 " epoch %" PRIu64 "%s%s", begin,
+	snprintf(text, CLUSTER_VALUE_MAX,
+		 "%s boot %s place %s count %" PRIu64 " epoch %" PRIu64 " period %" PRIu64 "%s%s", begin,
 		 *entry->boot ? entry->boot : "-", *entry->place ? entry->place : "-", entry->count, entry->epoch,
-		 entry->lasting ? " lasting" : "", entry->out ? " out" : "");
+		 (uint64_t)((entry->period + TIME_MS - 1) / TIME_MS), entry->lasting ? " lasting" : "",
+		 entry->out ? " out" : "");
+}
+
+static bool take_period(const char *word, uint64_t *period)
+{
+	if (units_parse_number(word, 0, PERIOD_MAX, period) != 0)
+		return false;
+	*period *= TIME_MS;
+	return true;
 }
 
 /* A word of letters and digits, or "-". */
@@ -40,6 +52,8 @@ static bool take(struct cluster_entry *entry, const char *name, char **rest)
 		return units_parse_number(value, 0, INT64_MAX, &entry->count) == 0;
 	if (strcmp(name, "epoch") == 0)
 		return units_parse_number(value, 0, CLUSTER_EPOCH_MAX, &entry->epoch) == 0;
+	if (strcmp(name, "period") == 0)
+		return take_period(value, &entry->period);
 	return false;
 }
 

@@ -108,6 +108,12 @@ static uint64_t part_of(const struct cluster_member *m, unsigned percent)
 	return m->attr.period / 100 * percent;
 }
 
+/* How long a node is silent until it serves nothing: by its own period, where that is longer. */
+static uint64_t silence_of(const struct cluster_member *m, const struct cluster_entry *entry)
+{
+	return MAX(m->attr.period, entry->period) / 100 * m->attr.silence;
+}
+
 /* Serve nothing, and say why. */
 static void stop(struct cluster_member *m, enum cluster_member_state state, const char *reason)
 {
@@ -325,7 +331,7 @@ static bool may_join(const struct cluster_member *m, uint64_t now)
 {
 	return !m->own.revision || m->own.out || m->was_member ||
 	       (strcmp(m->own.place, "-") != 0 && strcmp(m->own.place, m->place) == 0) ||
-	       now - m->own_since >= part_of(m, m->attr.silence);
+	       now - m->own_since >= silence_of(m, &m->own);
 }
 
 static void put_entry(struct cluster_member *m, struct cluster_txn *txn, const struct cluster_entry *entry)
@@ -353,6 +359,7 @@ static void next_beat(struct cluster_member *m, uint64_t now, struct cluster_txn
 	entry.count = m->count;
 	/* One that comes back serves nothing before it knows the table. */
 	entry.epoch = m->state == CLUSTER_BEATING ? m->epoch : 0;
+	entry.period = m->attr.period;
 	entry.lasting = m->attr.lasting;
 	entry.out = m->leaves;
 	put_entry(m, txn, &entry);
@@ -375,7 +382,7 @@ static bool next_out(struct cluster_member *m, uint64_t now, struct cluster_txn 
 		struct cluster_entry entry = m->seen[i];
 
 		if (i == m->self || entry.out || entry.lasting ||
-		    now - m->since[i] < part_of(m, m->attr.silence) + turn_of(m, i))
+		    now - m->since[i] < silence_of(m, &entry) + turn_of(m, i))
 			continue;
 		entry.out = true;
 		put_entry(m, txn, &entry);

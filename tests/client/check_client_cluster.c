@@ -438,6 +438,13 @@ static void tell_plain(void *arg, int status, const void *value, size_t len)
 }
 
 /* A submitted request's end. */
+#define ASSERT_VALUE(key, text)                                                                                        \
+	do {                                                                                                           \
+		char *value;                                                                                           \
+		OK(kv_get(kv, key, &value));                                                                           \
+		ck_assert_str_eq(value, text);                                                                         \
+		kv_release(value);                                                                                     \
+	} while (0)
 #define ANSWERED(call, want)                                                                                           \
 	do {                                                                                                           \
 		struct told told = {0};                                                                                \
@@ -725,6 +732,119 @@ START_TEST(test_behind_and_ahead)
 }
 END_TEST
 
+/* Two servers by an older table than the handle's, in which node1 has what node2 has in that. */
+static void two_behind(void)
+{
+	struct cluster_table *other = nodes_table(NODES, 4);
+
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		other->owner[slot] = other->owner[slot] == 2 ? 1 : other->owner[slot];
+	for (unsigned i = 1; i < NODES; i++) {
+		give_table(i, other);
+		node_restart(i);
+	}
+	free(other);
+}
+
+/* A request for the key, of node2, waits to be submitted again; and requests for it go to node1 from now on. */
+static void one_waits(const char *key, const char *value, struct told *set)
+{
+	struct kv_nodes *nodes = ((struct kv *)kv)->nodes;
+	unsigned slot = cluster_slot(key, strlen(key)), called = set->called;
+
+	nodes->node[slot] = 2;
+	ck_assert_int_eq(kv_submit_set(kv, key, strlen(key), value, strlen(value), tell_plain, set), 0);
+	while (!nodes->waiters)
+		ck_assert_int_ge(kv_progress(kv, 0), 0);
+	ck_assert_uint_eq(set->called, called);
+	nodes->node[slot] = 1;
+}
+
+/* Requests for one key keep their order, though some wait for another server; by all ways to submit one. */
+START_TEST(test_order)
+{
+	const char *key = key_of(2), *other = key_of(0);
+	struct kv_item item = {key, strlen(key), "item", 4, 0};
+	struct told first = {0}, second = {0}, away = {0};
+	char changed[] = "second";
+
+	two_behind();
+	one_waits(key, "first", &first);
+	ck_assert_int_eq(kv_submit_set(kv, key, strlen(key), changed, strlen(changed), tell_plain, &second), 0);
+	memset(changed, 'x', strlen(changed));
+	OK(kv_set(kv, other, "of another slot"));
+	OK(kv_wait(kv));
+	ck_assert_int_eq(first.result.status, 0);
+	ck_assert_int_eq(second.result.status, 0);
+	ASSERT_VALUE(key, "second");
+
+	one_waits(key, "first", &first);
+	OK(kv_set(kv, key, "call"));
+	ck_assert_uint_eq(first.called, 2);
+	ASSERT_VALUE(key, "call");
+
+	one_waits(key, "first", &first);
+	OK(kv_mset(kv, &item, 1, NULL));
+	ck_assert_uint_eq(first.called, 3);
+	ASSERT_VALUE(key, "item");
+
+	/* One that is cancelled holds up no others. */
+	one_waits(key, "first", &away);
+	ck_assert_int_eq(kv_submit_set(kv, key, strlen(key), "a", 1, tell_plain, &first), 0);
+	ck_assert_int_eq(kv_submit_set(kv, key, strlen(key), "b", 1, tell_plain, &second), 0);
+	ck_assert_int_eq(kv_cancel(kv, &away), 1);
+	OK(kv_wait(kv));
+	ck_assert_int_eq(away.result.status, -ECANCELED);
+	ck_assert_uint_eq(second.called, 2);
+	ASSERT_VALUE(key, "b");
+	ck_assert_uint_eq(((struct kv *)kv)->nodes->waiters, 0);
+}
+END_TEST
+
+/* The handle goes by this table. */
+static void take_table(const struct cluster_table *t)
+{
+	static struct kv_table_text text;
+	static char printed[CLUSTER_TEXT_MAX + 1];
+	struct kv *whole = kv;
+
+	text.head.epoch = t->epoch;
+	text.at = (uint64_t)cluster_print(t, printed);
+	memcpy(text.text, printed, text.at);
+	kv_enter(kv);
+	ck_assert_int_eq(kv_table_take(kv, whole->nodes->member[0], &text), 0);
+	kv_leave(kv);
+	ck_assert_uint_eq(whole->nodes->epoch, t->epoch);
+}
+
+/* A server has announced a table, and is in none any more before it can be asked: nobody awaits that for ever. */
+START_TEST(test_announcer_gone)
+{
+	struct cluster_table *without = nodes_table(NODES - 1, 8), *next = nodes_table(NODES - 1, 9);
+	struct kv_nodes *nodes = ((struct kv *)kv)->nodes;
+	struct kv *gone = nodes->member[2];
+	struct cluster_node another = {.name = "another"};
+	struct told set = {0};
+
+	ck_assert_int_eq(cluster_node_set(&another, CLUSTER_NATIVE, "unix:///tmp/another"), 0);
+	ck_assert_int_eq(cluster_add(next, &another), 0);
+	two_behind();
+	one_waits(key_of(2), "v", &set);
+	nodes->waiting->answered = 10;
+	take_table(without);
+	while (!gone->closed)
+		ck_assert_int_ge(kv_progress(kv, 1000), 0);
+	nodes->spoke = gone;
+	take_table(next);
+	ck_assert_ptr_null(nodes->spoke);
+	OK(kv_wait(kv));
+	ck_assert_uint_eq(set.called, 1);
+	ck_assert_int_eq(set.result.status, -EREMOTE);
+	free(without);
+	free(next);
+}
+END_TEST
+
 /* One that dies costs its own keys, and nothing else; it is back when it is back. */
 START_TEST(test_killed)
 {
@@ -894,6 +1014,8 @@ int main(void)
 	tcase_add_test(tc, test_stale_table);
 	tcase_add_test(tc, test_fault);
 	tcase_add_test(tc, test_behind_and_ahead);
+	tcase_add_test(tc, test_order);
+	tcase_add_test(tc, test_announcer_gone);
 	tcase_add_test(tc, test_killed);
 	tcase_add_test(tc, test_closed_amidst);
 	tcase_add_test(tc, test_fork);

@@ -487,14 +487,15 @@ START_TEST(test_entry)
 					   "rdmad-member 1 boot a place b count",
 					   "rdmad-member 1 boot a place b count -1",
 					   "rdmad-member 1 boot a place b epoch 9223372036854775808",
+					   "rdmad-member 1 boot a place b period 3600001",
 					   "rdmad-member 1 boot a place b in",
 					   "rdmad-member 1 boot a/ place b",
 					   "rdmad-member 1 boot 0123456789012345678901234567890123 place b"};
-	struct cluster_entry entry = {"a", 5, "b1", "-", 7, 8, true, true}, other = {"a", 5};
+	struct cluster_entry entry = {"a", 5, "b1", "-", 7, 8, 3 * TIME_S, true, true}, other = {"a", 5};
 	char value[CLUSTER_VALUE_MAX];
 
 	cluster_entry_print(&entry, value);
-	ck_assert_str_eq(value, "rdmad-member 1 boot b1 place - count 7 epoch 8 lasting out");
+	ck_assert_str_eq(value, "rdmad-member 1 boot b1 place - count 7 epoch 8 period 3000 lasting out");
 	ck_assert_int_eq(cluster_entry_parse(value, strlen(value), &other), 0);
 	ck_assert_mem_eq(&entry, &other, sizeof(entry));
 	for (size_t i = 0; i < ARRAY_SIZE(none); i++) {

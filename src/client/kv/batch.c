@@ -22,7 +22,8 @@ struct batch {
 	size_t leased;
 	void *arg;
 	size_t next, count, waiting;
-	int error; /* the first */
+	int error;      /* the first */
+	uint64_t epoch; /* of a cluster's table, by which the nodes are those of the handles below */
 	struct blocking b;
 	struct handle {
 		struct batch *batch;
@@ -156,6 +157,14 @@ static bool others_have_room(struct batch *b)
 
 #define AHEAD 4096 /* items of a cluster that are looked at behind the first one that waits for its node */
 
+/* Nodes of a former table may not be there any more. */
+static void forget_nodes(struct batch *b)
+{
+	for (size_t i = 0; i < b->count; i++)
+		b->handles[i].node = NULL;
+	b->epoch = b->kv->nodes->epoch;
+}
+
 /* Submits as many as the handle takes, then waits until all are answered. */
 static int batch_submit(struct blocking *b)
 {
@@ -165,6 +174,8 @@ static int batch_submit(struct blocking *b)
 
 	if (batch->kv->nodes)
 		batch->kv->nodes->round++;
+	if (batch->kv->nodes && batch->epoch != batch->kv->nodes->epoch)
+		forget_nodes(batch);
 	for (; batch->next < batch->count && batch->next - MIN(first, batch->next) < AHEAD; batch->next++) {
 		if (unlikely(*status_of(batch, batch->next) != PENDING))
 			continue; /* of those behind one that is asked for again */

@@ -182,8 +182,9 @@ static unsigned node_place(struct kv_nodes *nodes, struct kv *node)
 		return i;
 	if (i == nodes->count)
 		nodes->count++;
-	else
-		kv_free(nodes->member[i]);
+	else if (nodes->spoke == nodes->member[i])
+		nodes->spoke = NULL;
+	kv_free(nodes->member[i]);
 	nodes->member[i] = node;
 	return i;
 }

@@ -217,7 +217,10 @@ struct kv_kept {
 	uint32_t id;       /* of the node's request */
 	uint8_t tries;     /* submitted so often */
 	uint8_t fails;     /* tables that were read for it in vain */
+	bool behind;       /* another of its slot waits before it */
+	uint16_t slot;     /* the key's, once it has waited */
 	int status;        /* 0: it is to be submitted again; else to be told */
+	uint64_t order;    /* among those of its slot; 0: it has not waited yet; KV_ORDER_NEW: it was never submitted */
 	uint64_t epoch;    /* of the table that it went by */
 	uint64_t when;     /* it is seen to; TIME_NEVER: when a table was read */
 	uint64_t answered; /* 0, or the server's epoch, where that is higher */
@@ -226,6 +229,8 @@ struct kv_kept {
 	size_t room;
 	_Alignas(8) char bytes[];
 };
+
+#define KV_ORDER_NEW UINT64_MAX
 
 /* What the handle of a cluster has. */
 struct kv_nodes {
@@ -243,6 +248,8 @@ struct kv_nodes {
 	struct kv *whole; /* the cluster's handle */
 	struct kv_kept *waiting, **waiting_tail;
 	unsigned waiters;
+	uint32_t waits[CLUSTER_SLOTS]; /* how many of them are to be submitted again, of each slot */
+	uint64_t order;                /* that was given last */
 	struct engine_timer timer;
 	struct deferred deferred;
 
@@ -467,6 +474,10 @@ static inline int kv_no_room(struct kv *kv)
 /* Submit one request; *taken is its slot. Inside. -EAGAIN: no slot is free or no room, progress first; else what
  * kv_submit_set and its like return. */
 int request_submit(struct kv *kv, const struct ask *ask, struct request **taken);
+
+/* Whether the value of a request to this server stays in the caller's memory, or is to come there: 1, 0, or -EFAULT,
+ * said. */
+int kv_goes_large(const struct kv *kv, const struct ask *ask);
 
 /* From outside. `begun`: what kv_begin() returned; where that is not 0 so does this. Neither callback nor key may be
  * NULL. */

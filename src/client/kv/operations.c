@@ -349,6 +349,13 @@ int request_submit(struct kv *kv, const struct ask *ask, struct request **taken)
 	return ask_submit(kv, ask, taken);
 }
 
+int kv_goes_large(const struct kv *kv, const struct ask *ask)
+{
+	int direct = device_memory() ? kv_direct(kv, ask) : 0;
+
+	return direct ? direct : large_size(kv, ask) != 0;
+}
+
 /* A submission that was refused. Not inlined: so the request of the common way need not be in memory. */
 static __attribute__((cold, noinline)) int request_refused(const struct kv *kv, int rc, enum wire_op op)
 {

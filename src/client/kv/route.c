@@ -65,13 +65,13 @@ static int status_of(const struct kv_nodes *nodes, const struct ask *ask, int st
  * Requests under way
  */
 
-/* What goes in the message, the caller may change: it is copied. */
-static void request_keep(struct kv *node, const struct request *r, const struct ask *ask, uint64_t epoch, uint8_t tries)
+/* What goes in the message, the caller may change: it is copied. NULL: no memory. */
+static struct kv_kept *keep(struct kv_kept **place, const struct ask *ask, bool large)
 {
-	const bool pieces = ask->value && ask->pieces, gathered = pieces && !r->large;
-	size_t value = pieces && r->large ? ask->pieces * sizeof(struct iovec) : r->large ? 0 : ask->value_len;
+	const bool pieces = ask->value && ask->pieces, gathered = pieces && !large;
+	size_t value = pieces && large ? ask->pieces * sizeof(struct iovec) : large ? 0 : ask->value_len;
 	size_t room = value + ask->head_len + ask->key_len;
-	struct kv_kept **place = &node->kept[r->id % KV_SLOTS], *kept = *place;
+	struct kv_kept *kept = *place;
 	char *at;
 
 	if (unlikely(!kept || kept->room < room)) {
@@ -79,13 +79,11 @@ static void request_keep(struct kv *node, const struct request *r, const struct 
 		room = MAX(room, (size_t)KEPT_MIN);
 		*place = kept = malloc(sizeof(*kept) + room);
 		if (!kept)
-			return; /* its callback is told where another server has the key */
+			return NULL;
 		kept->room = room;
 	}
-	kept->id = r->id;
-	kept->tries = tries;
 	kept->fails = 0;
-	kept->epoch = epoch;
+	kept->order = 0;
 	kept->ask = *ask;
 	at = kept->bytes;
 	if (gathered)
@@ -103,6 +101,15 @@ static void request_keep(struct kv *node, const struct request *r, const struct 
 	at += ask->head_len;
 	memcpy(at, ask->key, ask->key_len);
 	kept->ask.key = at;
+	return kept;
+}
+
+/* It is this request of a node now. */
+static void kept_submitted(struct kv_kept *kept, const struct request *r, uint64_t epoch, unsigned tries)
+{
+	kept->id = r->id;
+	kept->tries = (uint8_t)tries;
+	kept->epoch = epoch;
 }
 
 static struct kv_kept *kept_of(const struct kv *node, const struct request *r)
@@ -126,28 +133,78 @@ static int nowhere(const struct kv *kv, const struct ask *ask)
 			kv->server, cluster_slot(ask->key, ask->key_len), (unsigned long long)kv->nodes->epoch);
 }
 
-static int submit_at(struct kv *kv, const struct ask *ask, uint8_t tries, struct request **taken)
+static int submit_at(struct kv *kv, const struct ask *ask, struct kv **node, struct request **taken)
 {
-	struct kv_nodes *nodes = kv->nodes;
-	struct kv *node = kv_route_to(kv, ask->key, ask->key_len);
-	int rc = likely(node) ? request_submit(node, ask, taken) : nowhere(kv, ask);
+	int rc;
 
-	if (likely(rc == 0))
-		request_keep(node, *taken, ask, nodes->epoch, tries);
-	else
-		nodes->spoke = node;
+	*node = kv_route_to(kv, ask->key, ask->key_len);
+	rc = likely(*node) ? request_submit(*node, ask, taken) : nowhere(kv, ask);
+	if (unlikely(rc != 0))
+		kv->nodes->spoke = *node;
 	return rc;
+}
+
+static int submit_first(struct kv *kv, const struct ask *ask, struct request **taken)
+{
+	struct kv_kept *kept;
+	struct kv *node;
+	int rc = submit_at(kv, ask, &node, taken);
+
+	if (unlikely(rc != 0))
+		return rc;
+	kept = keep(&node->kept[(*taken)->id % KV_SLOTS], ask, (*taken)->large);
+	if (likely(kept)) /* else its callback is told where another server has the key */
+		kept_submitted(kept, *taken, kv->nodes->epoch, 1);
+	return 0;
+}
+
+static void wait_until(struct kv *kv, struct kv_kept *kept, uint64_t when);
+
+/* Others of its slot wait to be submitted again: it is submitted behind them. */
+static int submit_behind(struct kv *kv, const struct ask *ask, unsigned slot)
+{
+	struct kv *node = kv_route_to(kv, ask->key, ask->key_len);
+	struct kv_kept *kept = NULL;
+	int large = kv_goes_large(node, ask);
+
+	if (large < 0)
+		return large;
+	kv->nodes->spoke = node;
+	if (kv->nodes->waiters >= KV_SLOTS)
+		return -EAGAIN;
+	if (!keep(&kept, ask, large))
+		return log_fail(-ENOMEM, "kv", "no memory for a request");
+	kept->slot = (uint16_t)slot;
+	kept->order = KV_ORDER_NEW;
+	kept->tries = 0;
+	kept->status = 0;
+	kept->answered = 0;
+	wait_until(kv, kept, 0);
+	return 0;
+}
+
+/* Whether it has to wait for others of its slot. Where its node takes nothing, it is told so at once. */
+static bool has_to_wait(const struct kv *kv, const struct ask *ask, unsigned *slot)
+{
+	const struct kv *node;
+
+	*slot = cluster_slot(ask->key, ask->key_len);
+	node = kv_route_to(kv, ask->key, ask->key_len);
+	return kv->nodes->waits[*slot] && node && node->taking && ask->value_len <= node->value_max;
 }
 
 int kv_route(struct kv *kv, const struct ask *ask, struct request **taken)
 {
+	unsigned slot;
 	int rc, status;
 
 	if (unlikely(kv->ending))
 		return -ENOTCONN;
 	rc = kv_readable(ask->key, ask->key_len, "the key");
+	if (unlikely(kv->nodes->waiters) && rc == 0 && has_to_wait(kv, ask, &slot))
+		return submit_behind(kv, ask, slot);
 	if (likely(rc == 0))
-		rc = submit_at(kv, ask, 1, taken);
+		rc = submit_first(kv, ask, taken);
 	if (likely(rc == 0))
 		return 0;
 	status = status_of(kv->nodes, ask, rc);
@@ -176,29 +233,51 @@ static void see_soon(struct kv *kv, uint64_t when)
 		engine_timer_set(kv->engine, &nodes->timer, when);
 }
 
-/* Into the list, to be seen to at that time. */
+static bool is_of_slot(const struct kv_kept *kept, unsigned slot)
+{
+	return kept->status == 0 && kept->slot == slot;
+}
+
+/* Into the list, to be seen to at that time: those of a slot by their order. */
 static void wait_until(struct kv *kv, struct kv_kept *kept, uint64_t when)
 {
 	struct kv_nodes *nodes = kv->nodes;
+	struct kv_kept **at = nodes->waiting_tail;
 
 	kept->when = when;
-	kept->next = NULL;
-	*nodes->waiting_tail = kept;
-	nodes->waiting_tail = &kept->next;
+	kept->behind = false;
+	if (kept->status == 0 && nodes->waits[kept->slot]++) {
+		for (at = &nodes->waiting; *at; at = &(*at)->next) {
+			if (is_of_slot(*at, kept->slot) && (*at)->order > kept->order)
+				break;
+			kept->behind |= is_of_slot(*at, kept->slot);
+		}
+		if (*at && !kept->behind)
+			(*at)->behind = true;
+	}
+	kept->next = *at;
+	*at = kept;
+	if (!kept->next)
+		nodes->waiting_tail = &kept->next;
 	nodes->waiters++;
-	if (when != TIME_NEVER)
+	if (when != TIME_NEVER && !kept->behind)
 		see_soon(kv, when);
 }
 
 /* Out of the list, whose place for it is `at`. */
 static struct kv_kept *take(struct kv_nodes *nodes, struct kv_kept **at)
 {
-	struct kv_kept *kept = *at;
+	struct kv_kept *kept = *at, *next = kept->next;
 
-	*at = kept->next;
+	*at = next;
 	if (nodes->waiting_tail == &kept->next)
 		nodes->waiting_tail = at;
 	nodes->waiters--;
+	if (kept->status != 0 || !--nodes->waits[kept->slot] || kept->behind)
+		return kept;
+	while (!is_of_slot(next, kept->slot))
+		next = next->next;
+	next->behind = false;
 	return kept;
 }
 
@@ -289,6 +368,9 @@ bool kv_route_moved(struct kv *node, struct request *r, const struct wire_record
 	kept->answered = epoch > kept->epoch ? epoch : 0;
 	fault = epoch == kept->epoch && epoch == nodes->epoch;
 	kept->status = fault || kept->tries >= TRIES ? -EREMOTE : 0;
+	kept->slot = (uint16_t)cluster_slot(kept->ask.key, kept->ask.key_len);
+	if (!kept->order)
+		kept->order = ++nodes->order;
 	if (fault)
 		say_fault(nodes, node);
 	wait_until(kv, kept, epoch < kept->epoch ? now + pause_after(kept->tries - 1u) : now);
@@ -412,12 +494,26 @@ static void table_abandon(struct kv *kv)
 	table_end(kv, false);
 }
 
-/* It waits until the server's table is here. */
-static void table_await(struct kv *kv, struct kv_kept *kept)
+/* The server that answered can be asked for its table: it is not gone, and was not freed. */
+static bool can_be_asked(const struct kv_nodes *nodes, const struct kv *from)
 {
-	wait_until(kv, kept, TIME_NEVER);
-	kept->from->asks = true;
-	table_next(kv);
+	for (unsigned i = 0; i < nodes->count; i++)
+		if (nodes->member[i] == from)
+			return from->taking;
+	return false;
+}
+
+/* It waits until the server's table is here; where that cannot be asked any more, for a while, as others may know. */
+static void table_await(struct kv *kv, struct kv_kept *kept, uint64_t now)
+{
+	if (can_be_asked(kv->nodes, kept->from)) {
+		wait_until(kv, kept, TIME_NEVER);
+		kept->from->asks = true;
+		table_next(kv);
+	} else {
+		wait_until(kv, kept, now + pause_after(kept->fails++));
+		kv_route_away(kv);
+	}
 }
 
 /*
@@ -425,15 +521,24 @@ static void table_await(struct kv *kv, struct kv_kept *kept)
  */
 static void again(struct kv *kv, struct kv_kept *kept, uint64_t now)
 {
+	struct kv_nodes *nodes = kv->nodes;
+	struct kv_kept **place;
 	struct request *r;
-	int rc = submit_at(kv, &kept->ask, (uint8_t)(kept->tries + 1), &r);
+	struct kv *node;
+	int rc = submit_at(kv, &kept->ask, &node, &r);
 
-	if (rc == 0)
-		free(kept);
-	else if (rc == -EAGAIN)
+	if (rc == -EAGAIN) {
 		wait_until(kv, kept, now + FULL_PAUSE);
-	else
-		tell(kv, kept, status_of(kv->nodes, &kept->ask, rc));
+	} else if (rc != 0) {
+		tell(kv, kept, status_of(nodes, &kept->ask, rc));
+	} else { /* the value may be sent from where it is kept */
+		kept_submitted(kept, r, nodes->epoch, kept->tries + 1u);
+		if (kept->order == KV_ORDER_NEW)
+			kept->order = ++nodes->order;
+		place = &node->kept[r->id % KV_SLOTS];
+		free(*place);
+		*place = kept;
+	}
 }
 
 static void see_to(struct kv *kv, struct kv_kept *kept, uint64_t now)
@@ -445,7 +550,7 @@ static void see_to(struct kv *kv, struct kv_kept *kept, uint64_t now)
 	else if (kept->fails >= TRIES)
 		tell(kv, kept, -EREMOTE);
 	else
-		table_await(kv, kept);
+		table_await(kv, kept, now);
 }
 
 /* Callbacks may submit more, and cancel what waits: so from the start again after each. */
@@ -458,7 +563,7 @@ static void nodes_due(struct kv *kv)
 	if (nodes->text && now >= nodes->reading_until)
 		table_abandon(kv);
 	while (*at) {
-		if ((*at)->when <= now) {
+		if ((*at)->when <= now && !(*at)->behind) {
 			see_to(kv, take(nodes, at), now);
 			at = &nodes->waiting;
 		} else {
@@ -466,7 +571,7 @@ static void nodes_due(struct kv *kv)
 		}
 	}
 	for (struct kv_kept *kept = nodes->waiting; kept; kept = kept->next)
-		next = MIN(next, kept->when);
+		next = kept->behind ? next : MIN(next, kept->when);
 	if (nodes->text)
 		next = MIN(next, nodes->reading_until);
 	if (next != TIME_NEVER)
@@ -498,6 +603,8 @@ int kv_route_drop(struct kv *kv, bool (*is)(const struct ask *ask, const void *a
 		else
 			free(kept);
 	}
+	if (n && nodes->waiting) /* those behind them may be the first now */
+		see_soon(kv, time_now());
 	engine_callbacks_end(kv->engine, before);
 	return n;
 }
@@ -560,13 +667,28 @@ static int call_moved(struct kv *kv, struct kv *node, uint64_t by, unsigned trie
 	return rc == -ETIMEDOUT ? 0 : rc;
 }
 
+/* Requests of its slot wait that were submitted before it. */
+static int call_behind(struct kv *kv, unsigned slot)
+{
+	const uint64_t until = time_after(time_now(), kv->options.timeout);
+	const bool never = false;
+	int rc = -ETIMEDOUT;
+
+	while (rc == -ETIMEDOUT && kv->nodes->waits[slot] && time_now() < until)
+		rc = engine_wait(kv->engine, &never, FULL_PAUSE);
+	return rc == -ETIMEDOUT && !kv->nodes->waits[slot] ? 0 : rc;
+}
+
 static int call_inside(struct kv *kv, struct ask *ask, struct kv_call *call,
 		       int (*run)(struct kv *kv, struct ask *ask, struct kv_call *call))
 {
+	int rc = unlikely(kv->nodes->waiters) ? call_behind(kv, cluster_slot(ask->key, ask->key_len)) : 0;
+
+	if (rc != 0)
+		return rc;
 	for (unsigned tries = 1; tries <= TRIES; tries++) {
 		struct kv *node = kv_route_to(kv, ask->key, ask->key_len);
 		uint64_t by = kv->nodes->epoch;
-		int rc;
 
 		kv->nodes->spoke = node;
 		if (!node)

@@ -606,9 +606,10 @@ int kv_arm(RDMAD_KV_ANY *kv_handle);
  * and kv_watch tells KV_EVENT_BEGAN for each. Each server is connected to by itself, and again when that has ended; its
  * requests end as those of any handle, later ones with -ENOTCONN until it is back, and those for other servers go on.
  * Answers of several servers come in any order. All servers are reached by RDMA, or all by other transports, as the
- * first is. While the table changes, outstanding requests for one key may be carried out in another order than they
- * were submitted in. kv_outstanding, kv_flush and the like are of all servers; kv_eager_max and kv_value_max are the
- * least that one has. -EREMOTE: no server has the key's slot, or two do not agree about it.
+ * first is. Behind a request that waits to be submitted again those for its slot wait, too, and keep their order. While
+ * the table changes, one that was on its way before the answer came may still be carried out first. kv_outstanding,
+ * kv_flush and the like are of all servers; kv_eager_max and kv_value_max are the least that one has. -EREMOTE: no
+ * server has the key's slot, or two do not agree about it.
  */
 
 /* The table's text as the server has it, given back with kv_release; NULL where its epoch is *epoch, that of the table
