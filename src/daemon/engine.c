@@ -76,12 +76,18 @@ static void adopt_wish(struct engine *engine, uint64_t now)
 	if (!wish->serial || now < engine->retry_at)
 		return;
 	if (wish->serial != engine->told) {
+		bool again = engine->retry_at != 0;
+		int rc;
+
 		engine->adopted = false;
-		engine->retry_at = 0;
-		if (tell_wish(engine, wish) != 0) {
-			engine->retry_at = now + RETRY;
+		if (again)
+			log_hush_begin(); /* why it is refused was said */
+		rc = tell_wish(engine, wish);
+		if (again)
+			log_hush_end();
+		engine->retry_at = rc == 0 ? 0 : now + RETRY;
+		if (rc != 0)
 			return;
-		}
 		engine->dropped = false;
 		engine->told = wish->serial;
 	}

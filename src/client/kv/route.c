@@ -541,9 +541,28 @@ static void again(struct kv *kv, struct kv_kept *kept, uint64_t now)
 	}
 }
 
+/* Whether its value is still sent to the server that refused it, from memory that is the caller's again when this
+ * request has its answer. */
+static bool is_sent_still(const struct kv_nodes *nodes, const struct kv_kept *kept)
+{
+	const struct request *r;
+
+	if (kept->order == KV_ORDER_NEW)
+		return false;
+	for (unsigned i = 0; i < nodes->count; i++) {
+		if (!kept->from || nodes->member[i] != kept->from || kept->id % KV_SLOTS >= kept->from->slots)
+			continue;
+		r = kv_slot(kept->from, kept->id);
+		return r->id == kept->id && r->push;
+	}
+	return false;
+}
+
 static void see_to(struct kv *kv, struct kv_kept *kept, uint64_t now)
 {
-	if (kept->status != 0)
+	if (unlikely(is_sent_still(kv->nodes, kept)))
+		wait_until(kv, kept, now + FULL_PAUSE);
+	else if (kept->status != 0)
 		tell(kv, kept, kept->status);
 	else if (kept->answered <= kv->nodes->epoch)
 		again(kv, kept, now);

@@ -188,8 +188,10 @@ static int command_status(const struct ctl_arguments *arguments)
 				 (json_int_t)MIN(lowest, highest), "reached", reached, "not_reached", count - reached,
 				 "slots_of_nobody", nobodys, "nodes", nodes, "both", both));
 	if (rc == CTL_OK && ranges) {
-		ctl_say("%s: two servers answer for one slot, in %zu range%s: give the one that loses it the newer "
-			"table by rdmactl reload, or stop it",
+		ctl_say("%s: two servers answer for one slot by their tables, in %zu range%s: give the one that loses "
+			"it "
+			"the newer table by rdmactl reload, or stop it; with etcd it waits by itself, see rdmactl "
+			"cluster show",
 			ctl_command_name(), ranges, CTL_S(ranges));
 		rc = CTL_FAILED;
 	}

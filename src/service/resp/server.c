@@ -507,7 +507,7 @@ void resp_cluster_moved(struct resp_client *c, unsigned slot)
 
 	c->thread->kv->part.count[KV_COUNT_ELSEWHERE]++;
 	if (kv_view_waits(c->thread->table, slot))
-		resp_error(c->out, "TRYAGAIN Hash slot has keys of before it was given away, which are being deleted");
+		resp_error(c->out, "TRYAGAIN Hash slot is this server's, and is not served yet: see rdmactl status");
 	else if (owner == CLUSTER_ABSENT)
 		resp_error(c->out, "CLUSTERDOWN Hash slot not served");
 	else if (place_of(&table->node[owner], &place))
