@@ -33,7 +33,7 @@ static bool take_word(const char *word, char out[static CLUSTER_BOOT + 1])
 	return true;
 }
 
-static bool take(struct cluster_entry *entry, const char *name, char **rest)
+static bool take_field(struct cluster_entry *entry, const char *name, char **rest)
 {
 	const char *value;
 
@@ -73,7 +73,7 @@ int cluster_entry_parse(const char *text, size_t length, struct cluster_entry *o
 	while (good && rest) {
 		const char *name = strsep(&rest, " ");
 
-		good = take(&entry, name, &rest);
+		good = take_field(&entry, name, &rest);
 	}
 	if (!good || !*entry.boot || !*entry.place)
 		return -EINVAL;

@@ -115,7 +115,7 @@ static uint64_t silence_of(const struct cluster_member *m, const struct cluster_
 }
 
 /* Serve nothing, and say why. */
-static void stop(struct cluster_member *m, enum cluster_member_state state, const char *reason)
+static void member_stop(struct cluster_member *m, enum cluster_member_state state, const char *reason)
 {
 	m->state = state;
 	m->fence = 0;
@@ -128,7 +128,7 @@ static void stop(struct cluster_member *m, enum cluster_member_state state, cons
  * What may be served
  */
 
-static bool has(const struct cluster_wish *wish, unsigned slot)
+static bool wish_has(const struct cluster_wish *wish, unsigned slot)
 {
 	return wish->slots[slot / 8] >> slot % 8 & 1;
 }
@@ -148,7 +148,8 @@ static void wish_for(struct cluster_member *m, bool changed, bool anew)
 		if (m->table.owner[slot] != m->self)
 			continue;
 		/* A slot that is served is its own until it says itself that it is not, or is out. */
-		if (!from || (!anew && has(wish, slot)) || cluster_entry_settled(&m->seen[from - 1], m->table.epoch))
+		if (!from || (!anew && wish_has(wish, slot)) ||
+		    cluster_entry_settled(&m->seen[from - 1], m->table.epoch))
 			slots[slot / 8] |= (uint8_t)(1 << slot % 8);
 		else
 			m->expects = true;
@@ -188,15 +189,15 @@ static bool take_table(struct cluster_member *m, const struct cluster_view *view
 		return m->state != CLUSTER_REFUSED;
 	m->table_revision = view->table_revision;
 	if (!view->table_revision) {
-		stop(m, CLUSTER_REFUSED, "the engine has no table any more");
+		member_stop(m, CLUSTER_REFUSED, "the engine has no table any more");
 		return false;
 	}
 	if (cluster_parse("the engine's table", view->table, view->table_length, fresh) != 0) {
-		stop(m, CLUSTER_REFUSED, "the engine's table is none, as the log says");
+		member_stop(m, CLUSTER_REFUSED, "the engine's table is none, as the log says");
 		return false;
 	}
 	if (strcmp(fresh->name, m->cluster) != 0) {
-		stop(m, CLUSTER_REFUSED, "the engine's table is that of another cluster");
+		member_stop(m, CLUSTER_REFUSED, "the engine's table is that of another cluster");
 		return false;
 	}
 	if (fresh->epoch < least || (fresh->epoch == m->table.epoch && memcmp(fresh, &m->table, sizeof(*fresh)) != 0)) {
@@ -204,7 +205,7 @@ static bool take_table(struct cluster_member *m, const struct cluster_view *view
 
 		snprintf(why, sizeof(why), "the engine's table has epoch %llu, which is no later one than %llu here",
 			 (unsigned long long)fresh->epoch, (unsigned long long)least);
-		stop(m, CLUSTER_REFUSED, why);
+		member_stop(m, CLUSTER_REFUSED, why);
 		return false;
 	}
 	if (m->state == CLUSTER_REFUSED)
@@ -271,7 +272,8 @@ void cluster_member_answer(struct cluster_member *m, uint64_t now, const struct 
 	if (is_over(m))
 		return;
 	if (view->revision < m->revision) {
-		stop(m, CLUSTER_REFUSED, "the engine has an older state than it had: it was restored; start anew");
+		member_stop(m, CLUSTER_REFUSED,
+			    "the engine has an older state than it had: it was restored; start anew");
 		return;
 	}
 	m->revision = view->revision;
@@ -279,7 +281,7 @@ void cluster_member_answer(struct cluster_member *m, uint64_t now, const struct 
 	take_own(m, view, gap, now);
 	mine = m->own.revision && strcmp(m->own.boot, m->boot) == 0;
 	if (m->own.revision && !mine && m->was_member) {
-		stop(m, CLUSTER_REPLACED, "another process is this node now");
+		member_stop(m, CLUSTER_REPLACED, "another process is this node now");
 		return;
 	}
 	if (!take_table(m, view))
@@ -288,13 +290,13 @@ void cluster_member_answer(struct cluster_member *m, uint64_t now, const struct 
 	take_members(m, view, changed, gap, now);
 	away = !mine || m->own.out;
 	if (away && m->leaves) {
-		stop(m, CLUSTER_LEFT, "it has left");
+		member_stop(m, CLUSTER_LEFT, "it has left");
 		return;
 	}
 	wish_for(m, changed, changed && before && (away || m->away));
 	m->away = away;
 	if (away && m->state == CLUSTER_BEATING)
-		stop(m, CLUSTER_LOOKING, "it was out for want of beats");
+		member_stop(m, CLUSTER_LOOKING, "it was out for want of beats");
 	if (away) {
 		m->until = m->attr.lasting ? m->until : 0;
 		memset(m->beat, 0, sizeof(m->beat));

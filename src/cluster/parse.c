@@ -129,7 +129,7 @@ static int parse_range(struct parser *p, uint64_t *first, uint64_t *last)
 	return 0;
 }
 
-static int claim(struct cluster_table *table, uint64_t first, uint64_t last, unsigned owner)
+static int claim_range(struct cluster_table *table, uint64_t first, uint64_t last, unsigned owner)
 {
 	for (; first <= last; first++) {
 		uint16_t other = table->owner[first];
@@ -187,7 +187,7 @@ static int parse_ranges(struct parser *p, unsigned owner)
 		if (rc == 0)
 			rc = parse_range(p, &first, &last);
 		if (rc == 0)
-			rc = from == CLUSTER_NODES ? claim(p->table, first, last, owner)
+			rc = from == CLUSTER_NODES ? claim_range(p->table, first, last, owner)
 						   : claim_from(p->table, first, last, owner, from);
 		if (rc == 0)
 			rc = next_word(p);

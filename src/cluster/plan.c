@@ -10,7 +10,7 @@ struct run {
 
 /* Of two runs, the one to take of when `want` slots are to move: one that goes whole; then one beside slots of the new
  * owner; then the longest that goes whole, or the shortest that has to be cut. */
-static bool better(const struct run *a, const struct run *b, unsigned want)
+static bool run_better(const struct run *a, const struct run *b, unsigned want)
 {
 	bool whole = a->length <= want, beside = a->left || a->right;
 
@@ -22,7 +22,7 @@ static bool better(const struct run *a, const struct run *b, unsigned want)
 }
 
 /* Move `count` of the slots of an owner, which has as many, to another one. */
-static void move(struct cluster_table *table, unsigned from, unsigned to, unsigned count)
+static void move_slots(struct cluster_table *table, unsigned from, unsigned to, unsigned count)
 {
 	const uint16_t *owner = table->owner;
 
@@ -36,7 +36,7 @@ static void move(struct cluster_table *table, unsigned from, unsigned to, unsign
 			last = cluster_run(table, slot);
 			run = (struct run){slot, last - slot + 1, slot && owner[slot - 1] == to,
 					   last + 1 < CLUSTER_SLOTS && owner[last + 1] == to};
-			if (owner[slot] == from && (!best.length || better(&run, &best, count)))
+			if (owner[slot] == from && (!best.length || run_better(&run, &best, count)))
 				best = run;
 		}
 		must(best.length);
@@ -93,10 +93,10 @@ int cluster_plan(const struct cluster_table *now, const struct cluster_node *nod
 	share_out(count, have, want);
 	for (unsigned i = 0; i < count; i++)
 		if (have[i] > want[i])
-			move(out, i, CLUSTER_ABSENT, have[i] - want[i]);
+			move_slots(out, i, CLUSTER_ABSENT, have[i] - want[i]);
 	for (unsigned i = 0; i < count; i++)
 		if (have[i] < want[i])
-			move(out, CLUSTER_ABSENT, i, want[i] - have[i]);
+			move_slots(out, CLUSTER_ABSENT, i, want[i] - have[i]);
 	return 0;
 }
 
@@ -126,7 +126,7 @@ int cluster_spread(const struct cluster_table *now, const bool gone[static CLUST
 			have[least]++;
 		}
 		for (unsigned n = 0; n < out->count; n++)
-			move(out, i, n, gets[n]);
+			move_slots(out, i, n, gets[n]);
 	}
 	return 0;
 }

@@ -21,7 +21,7 @@ __attribute__((constructor)) static void fill(void)
 			crc[n][b] = (uint16_t)(crc[n - 1][b] << 8 ^ crc[0][crc[n - 1][b] >> 8]);
 }
 
-static unsigned crc16(const uint8_t *at, size_t len)
+static unsigned crc_key(const uint8_t *at, size_t len)
 {
 	unsigned rest = 0;
 
@@ -40,6 +40,6 @@ unsigned cluster_slot(const void *key, size_t len)
 	if (open)
 		close = memchr(open + 1, '}', len - (size_t)(open + 1 - at));
 	if (close && close > open + 1)
-		return crc16(open + 1, (size_t)(close - open - 1)) % CLUSTER_SLOTS;
-	return crc16(at, len) % CLUSTER_SLOTS;
+		return crc_key(open + 1, (size_t)(close - open - 1)) % CLUSTER_SLOTS;
+	return crc_key(at, len) % CLUSTER_SLOTS;
 }

@@ -73,7 +73,7 @@ static const char *place_of(const char *address)
 }
 
 /* The kind of another node's, or of the same node's other kind, that has an address of `node`; CLUSTER_KINDS: none. */
-static enum cluster_kind taken(const struct cluster_node *node, const struct cluster_node *other)
+static enum cluster_kind address_taken(const struct cluster_node *node, const struct cluster_node *other)
 {
 	for (enum cluster_kind kind = 0; kind < CLUSTER_KINDS; kind++)
 		for (enum cluster_kind own = 0; own < CLUSTER_KINDS && *other->address[kind]; own++)
@@ -85,7 +85,7 @@ static enum cluster_kind taken(const struct cluster_node *node, const struct clu
 
 int cluster_add(struct cluster_table *table, const struct cluster_node *node)
 {
-	enum cluster_kind kind = taken(node, node);
+	enum cluster_kind kind = address_taken(node, node);
 
 	if (table->count == CLUSTER_NODES)
 		return log_fail(-E2BIG, "cluster", "more than %u nodes", CLUSTER_NODES);
@@ -100,7 +100,7 @@ int cluster_add(struct cluster_table *table, const struct cluster_node *node)
 	for (unsigned i = 0; i < table->count; i++) {
 		if (strcmp(table->node[i].name, node->name) == 0)
 			return log_fail(-EINVAL, "cluster", "there are two nodes %s", node->name);
-		kind = taken(node, &table->node[i]);
+		kind = address_taken(node, &table->node[i]);
 		if (kind != CLUSTER_KINDS)
 			return log_fail(-EINVAL, "cluster", "%s is the address of node %s and of node %s",
 					table->node[i].address[kind], table->node[i].name, node->name);

@@ -53,7 +53,7 @@ static struct cluster_table now, next;
 static char text[CLUSTER_TEXT_MAX + 1];
 
 /* A file's table into `now`: an exit status; why not was logged. */
-static int load(const char *path)
+static int load_table(const char *path)
 {
 	int rc = cluster_load(strcmp(path, "-") == 0 ? "/dev/stdin" : path, &now);
 
@@ -216,7 +216,7 @@ static unsigned move_end(unsigned first)
 }
 
 /* Whether a node of `now` has a slot that another one has next. */
-static bool loses(unsigned node)
+static bool node_loses(unsigned node)
 {
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
 		if (now.owner[slot] == node && strcmp(now.node[node].name, owner_name(&next, slot)) != 0)
@@ -225,7 +225,7 @@ static bool loses(unsigned node)
 }
 
 /* What is to be done: which ranges move, and which nodes take the table first. */
-static json_t *describe(void)
+static json_t *describe_table(void)
 {
 	json_t *moves = json_array(), *first = json_array(), *then = json_array();
 	unsigned moved = 0;
@@ -241,12 +241,12 @@ static json_t *describe(void)
 			moves, json_pack("{s:i, s:i, s:s, s:s}", "first", slot, "last", last, "from", from, "to", to));
 	}
 	for (unsigned i = 0; i < now.count; i++)
-		if (loses(i))
+		if (node_loses(i))
 			json_array_append_new(first, json_string(now.node[i].name));
 	for (unsigned i = 0; i < next.count; i++) {
 		unsigned old = cluster_find(&now, next.node[i].name);
 
-		if (old == CLUSTER_NODES || !loses(old))
+		if (old == CLUSTER_NODES || !node_loses(old))
 			json_array_append_new(then, json_string(next.node[i].name));
 	}
 	return json_pack("{s:I, s:i, s:o, s:o, s:o}", "epoch", (json_int_t)next.epoch, "moved", moved, "moves", moves,
@@ -294,7 +294,7 @@ static int command_plan(const struct ctl_arguments *arguments)
 
 	if (!is_change(arguments->text[1]))
 		return ctl_usage_error("\"%s\" is neither add nor drop", arguments->text[1]);
-	rc = load(arguments->text[0]);
+	rc = load_table(arguments->text[0]);
 	if (rc != CTL_OK)
 		return rc;
 	nodes = calloc(CLUSTER_NODES + (size_t)arguments->count, sizeof(*nodes));
@@ -303,7 +303,7 @@ static int command_plan(const struct ctl_arguments *arguments)
 	free(nodes);
 	if (rc != CTL_OK)
 		return rc;
-	plan = describe();
+	plan = describe_table();
 	if (!plan || ctl.json) {
 		if (plan)
 			json_object_set_new(plan, "table", json_string(text));
@@ -322,7 +322,7 @@ static int command_plan(const struct ctl_arguments *arguments)
 static int command_check(const struct ctl_arguments *arguments)
 {
 	unsigned counts[CLUSTER_NODES], ranges[CLUSTER_NODES] = {0}, present = 0;
-	int rc = load(arguments->text[0]);
+	int rc = load_table(arguments->text[0]);
 	json_t *nodes;
 
 	if (rc != CTL_OK)
@@ -348,7 +348,7 @@ static int command_check(const struct ctl_arguments *arguments)
 static int command_slot(const struct ctl_arguments *arguments)
 {
 	json_t *list = ctl.json ? json_array() : NULL;
-	int rc = table_file ? load(table_file) : CTL_OK;
+	int rc = table_file ? load_table(table_file) : CTL_OK;
 
 	for (int i = 0; i < arguments->count && rc == CTL_OK; i++) {
 		const char *key = arguments->text[i];
@@ -379,7 +379,7 @@ static int command_slot(const struct ctl_arguments *arguments)
 static int command_targets(const struct ctl_arguments *arguments)
 {
 	json_t *list = json_array();
-	int rc = load(arguments->text[0]);
+	int rc = load_table(arguments->text[0]);
 
 	for (unsigned i = 0; i < now.count && rc == CTL_OK; i++) {
 		const struct cluster_node *node = &now.node[i];
@@ -549,7 +549,7 @@ static int command_apply(const struct ctl_arguments *arguments)
 	struct etcd_answer answer;
 	uint64_t revision;
 	json_t *json;
-	int rc = load(arguments->text[0]);
+	int rc = load_table(arguments->text[0]);
 
 	if (rc != CTL_OK)
 		return rc;

@@ -293,8 +293,8 @@ static int share_late(const struct launch *launch, unsigned number, uint64_t tim
 			 missing > 1 ? " and others" : "", launch->size, (double)timeout / TIME_S, launch->nspace);
 }
 
-static int share(rdma_context *ctx, const struct launch *launch, const void *data, size_t length, uint64_t timeout,
-		 unsigned number)
+static int share_data(rdma_context *ctx, const struct launch *launch, const void *data, size_t length, uint64_t timeout,
+		      unsigned number)
 {
 	pmix_value_t value = {.type = PMIX_BYTE_OBJECT,
 			      .data.bo = {.bytes = (char *)(uintptr_t)data, .size = length}}; /* it is copied */
@@ -332,7 +332,7 @@ int pmix_share(rdma_context *ctx, const struct launch *launch, const void *data,
 		rdma_fail(-EBUSY, "Another thread of this program is making a group by PMIx");
 		return -EBUSY;
 	}
-	busy = share(ctx, launch, data, length, timeout, *number) == 0;
+	busy = share_data(ctx, launch, data, length, timeout, *number) == 0;
 	pthread_mutex_lock(&lock);
 	pmix.sharing = false;
 	pthread_mutex_unlock(&lock);

@@ -29,7 +29,7 @@ struct progress_thread {
 	uint64_t seen; /* of the program's turns; the thread's own */
 };
 
-static void rouse(int fd)
+static void rouse_thread(int fd)
 {
 	uint64_t one = 1;
 
@@ -42,7 +42,7 @@ static void thread_rouse_asleep(struct progress_thread *t)
 	if (!t->asleep)
 		return;
 	t->asleep = false;
-	rouse(t->wake);
+	rouse_thread(t->wake);
 }
 
 void thread_enter(struct progress_thread *t)
@@ -96,7 +96,7 @@ static int thread_serve(struct progress_thread *t)
 
 	if (ctx->progressed != progressed && !t->telling) {
 		t->telling = true;
-		rouse(t->told);
+		rouse_thread(t->told);
 	}
 	now = time_now();
 	t->asleep = idle;
@@ -184,7 +184,7 @@ void thread_destroy(rdma_context *ctx)
 	if (!t)
 		return;
 	atomic_store(&t->stop, true);
-	rouse(t->wake);
+	rouse_thread(t->wake);
 	pthread_join(t->thread, NULL);
 	ctx->thread = NULL;
 	pthread_mutex_destroy(&ctx->lock);

@@ -68,7 +68,7 @@ int kv_begin_given(const struct kv *kv, bool given, const char *needs)
 }
 
 /* The server that it is about, where the handle is of a cluster. */
-static const struct kv *spoke(const struct kv *kv)
+static const struct kv *last_spoken(const struct kv *kv)
 {
 	return kv->nodes && kv->nodes->spoke ? kv->nodes->spoke : kv;
 }
@@ -121,7 +121,7 @@ static void explain_full(const struct kv *kv, const char *what)
 
 int kv_end(const struct kv *kv, int rc, const char *what)
 {
-	kv = spoke(kv);
+	kv = last_spoken(kv);
 	if (rc >= 0)
 		log_clear_last();
 	else if (rc == -ENOTCONN || rc == -ESHUTDOWN || rc == -ECONNABORTED || rc == -EPROTO)
@@ -145,7 +145,7 @@ int kv_explain(const struct kv *kv, int status, const struct ask *ask)
 
 	if (unlikely(kv->nodes && status == -EREMOTE && *log_last()))
 		return status; /* what the servers say was told */
-	kv = spoke(kv);
+	kv = last_spoken(kv);
 	if (unlikely(status < 0 && (!ask->key || status == -EFAULT))) { /* the key may be what cannot be read */
 		what = wire_op_name(ask->op);
 	} else if (unlikely(status < 0)) { /* the operation, and the key that it is on */

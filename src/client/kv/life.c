@@ -156,7 +156,7 @@ static const struct dial_ops rejoin_ops = {
 	.begin = rejoin_begin,
 };
 
-static void rejoin(struct engine_timer *timer)
+static void rejoin_due(struct engine_timer *timer)
 {
 	struct kv *kv = container_of(timer, struct kv, rejoin);
 	int rc;
@@ -178,7 +178,7 @@ static void rejoin_init(struct kv *kv, struct dial_target *target, unsigned targ
 {
 	kv->dial = (struct dial){
 		.ops = &rejoin_ops, .target = target, .targets = targets, .until = TIME_NEVER, .last = TIME_NEVER};
-	kv->rejoin.due = rejoin;
+	kv->rejoin.due = rejoin_due;
 }
 
 int kv_join(struct kv *kv, struct engine *share)

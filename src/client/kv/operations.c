@@ -363,7 +363,7 @@ static __attribute__((cold, noinline)) int request_refused(const struct kv *kv, 
 }
 
 /* Called from outside. `begun`: what kv_begin() returned. */
-KV_INLINE int submit(struct kv *kv, int begun, const struct ask *ask)
+KV_INLINE int submit_ask(struct kv *kv, int begun, const struct ask *ask)
 {
 	struct request *r;
 	int rc;
@@ -382,38 +382,40 @@ int kv_submit_result(struct kv *kv, int begun, struct ask *ask, kv_result_callba
 		return log_fail(-EINVAL, "kv", "a submitted request needs a key and a callback");
 	ask->result = done;
 	ask->arg = arg;
-	return submit(kv, begun, ask);
+	return submit_ask(kv, begun, ask);
 }
 
 int kv_submit_set(void *kv_handle, const void *key, size_t key_len, const void *value, size_t value_len,
 		  kv_callback done, void *arg)
 {
-	return submit(kv_handle, kv_begin(kv_handle),
-		      &(struct ask){.op = WIRE_OP_SET,
-				    .key = key,
-				    .key_len = key_len,
-				    .value = value,
-				    .value_len = value_len,
-				    .done = done,
-				    .arg = arg});
+	return submit_ask(kv_handle, kv_begin(kv_handle),
+			  &(struct ask){.op = WIRE_OP_SET,
+					.key = key,
+					.key_len = key_len,
+					.value = value,
+					.value_len = value_len,
+					.done = done,
+					.arg = arg});
 }
 
 int kv_submit_get(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg)
 {
-	return submit(kv_handle, kv_begin(kv_handle),
-		      &(struct ask){.op = WIRE_OP_GET, .key = key, .key_len = key_len, .done = done, .arg = arg});
+	return submit_ask(kv_handle, kv_begin(kv_handle),
+			  &(struct ask){.op = WIRE_OP_GET, .key = key, .key_len = key_len, .done = done, .arg = arg});
 }
 
 int kv_submit_delete(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg)
 {
-	return submit(kv_handle, kv_begin(kv_handle),
-		      &(struct ask){.op = WIRE_OP_DELETE, .key = key, .key_len = key_len, .done = done, .arg = arg});
+	return submit_ask(
+		kv_handle, kv_begin(kv_handle),
+		&(struct ask){.op = WIRE_OP_DELETE, .key = key, .key_len = key_len, .done = done, .arg = arg});
 }
 
 int kv_submit_exists(void *kv_handle, const void *key, size_t key_len, kv_callback done, void *arg)
 {
-	return submit(kv_handle, kv_begin(kv_handle),
-		      &(struct ask){.op = WIRE_OP_EXISTS, .key = key, .key_len = key_len, .done = done, .arg = arg});
+	return submit_ask(
+		kv_handle, kv_begin(kv_handle),
+		&(struct ask){.op = WIRE_OP_EXISTS, .key = key, .key_len = key_len, .done = done, .arg = arg});
 }
 
 int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *buffer, size_t size, kv_callback done,
@@ -421,12 +423,12 @@ int kv_submit_get_into(void *kv_handle, const void *key, size_t key_len, void *b
 {
 	int rc = kv_begin_given(kv_handle, buffer && size, "kv_submit_get_into needs a buffer");
 
-	return submit(kv_handle, rc,
-		      &(struct ask){.op = WIRE_OP_GET_INTO,
-				    .key = key,
-				    .key_len = key_len,
-				    .into = buffer,
-				    .into_size = size,
-				    .done = done,
-				    .arg = arg});
+	return submit_ask(kv_handle, rc,
+			  &(struct ask){.op = WIRE_OP_GET_INTO,
+					.key = key,
+					.key_len = key_len,
+					.into = buffer,
+					.into_size = size,
+					.done = done,
+					.arg = arg});
 }

@@ -295,8 +295,8 @@ static int edit_by_version(struct kv *kv, uint64_t offset, const void *key, size
 	return rc;
 }
 
-static int edit(struct kv *kv, uint64_t offset, const void *key, size_t key_len, const void *bytes, size_t len,
-		uint64_t *length)
+static int edit_value(struct kv *kv, uint64_t offset, const void *key, size_t key_len, const void *bytes, size_t len,
+		      uint64_t *length)
 {
 	struct kv_call call = {.want_result = true};
 	uint64_t sum = 0;
@@ -319,11 +319,11 @@ static int edit(struct kv *kv, uint64_t offset, const void *key, size_t key_len,
 
 int kv_append(void *kv_handle, const void *key, size_t key_len, const void *bytes, size_t len, uint64_t *length)
 {
-	return edit(kv_handle, WIRE_APPEND, key, key_len, bytes, len, length);
+	return edit_value(kv_handle, WIRE_APPEND, key, key_len, bytes, len, length);
 }
 
 int kv_set_range(void *kv_handle, const void *key, size_t key_len, uint64_t offset, const void *bytes, size_t len,
 		 uint64_t *length)
 {
-	return edit(kv_handle, MIN(offset, WIRE_APPEND - 1), key, key_len, bytes, len, length);
+	return edit_value(kv_handle, MIN(offset, WIRE_APPEND - 1), key, key_len, bytes, len, length);
 }

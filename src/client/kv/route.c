@@ -66,7 +66,7 @@ static int status_of(const struct kv_nodes *nodes, const struct ask *ask, int st
  */
 
 /* What goes in the message, the caller may change: it is copied. NULL: no memory. */
-static struct kv_kept *keep(struct kv_kept **place, const struct ask *ask, bool large)
+static struct kv_kept *ask_keep(struct kv_kept **place, const struct ask *ask, bool large)
 {
 	const bool pieces = ask->value && ask->pieces, gathered = pieces && !large;
 	size_t value = pieces && large ? ask->pieces * sizeof(struct iovec) : large ? 0 : ask->value_len;
@@ -127,7 +127,7 @@ void kv_route_forget(struct kv *node)
 	node->kept = NULL;
 }
 
-static int nowhere(const struct kv *kv, const struct ask *ask)
+static int slot_nowhere(const struct kv *kv, const struct ask *ask)
 {
 	return log_fail(-EREMOTE, "kv", "%s: no server has slot %u, which is the key's, by the table of epoch %llu",
 			kv->server, cluster_slot(ask->key, ask->key_len), (unsigned long long)kv->nodes->epoch);
@@ -138,7 +138,7 @@ static int submit_at(struct kv *kv, const struct ask *ask, struct kv **node, str
 	int rc;
 
 	*node = kv_route_to(kv, ask->key, ask->key_len);
-	rc = likely(*node) ? request_submit(*node, ask, taken) : nowhere(kv, ask);
+	rc = likely(*node) ? request_submit(*node, ask, taken) : slot_nowhere(kv, ask);
 	if (unlikely(rc != 0))
 		kv->nodes->spoke = *node;
 	return rc;
@@ -152,7 +152,7 @@ static int submit_first(struct kv *kv, const struct ask *ask, struct request **t
 
 	if (unlikely(rc != 0))
 		return rc;
-	kept = keep(&node->kept[(*taken)->id % KV_SLOTS], ask, (*taken)->large);
+	kept = ask_keep(&node->kept[(*taken)->id % KV_SLOTS], ask, (*taken)->large);
 	if (likely(kept)) /* else its callback is told where another server has the key */
 		kept_submitted(kept, *taken, kv->nodes->epoch, 1);
 	return 0;
@@ -172,7 +172,7 @@ static int submit_behind(struct kv *kv, const struct ask *ask, unsigned slot)
 	kv->nodes->spoke = node;
 	if (kv->nodes->waiters >= KV_SLOTS)
 		return -EAGAIN;
-	if (!keep(&kept, ask, large))
+	if (!ask_keep(&kept, ask, large))
 		return log_fail(-ENOMEM, "kv", "no memory for a request");
 	kept->slot = (uint16_t)slot;
 	kept->order = KV_ORDER_NEW;
@@ -265,7 +265,7 @@ static void wait_until(struct kv *kv, struct kv_kept *kept, uint64_t when)
 }
 
 /* Out of the list, whose place for it is `at`. */
-static struct kv_kept *take(struct kv_nodes *nodes, struct kv_kept **at)
+static struct kv_kept *kept_take(struct kv_nodes *nodes, struct kv_kept **at)
 {
 	struct kv_kept *kept = *at, *next = kept->next;
 
@@ -281,7 +281,7 @@ static struct kv_kept *take(struct kv_nodes *nodes, struct kv_kept **at)
 	return kept;
 }
 
-static void tell(struct kv *kv, struct kv_kept *kept, int status)
+static void kept_tell(struct kv *kv, struct kv_kept *kept, int status)
 {
 	const struct kv_result outcome = {.status = status};
 	const struct ask ask = kept->ask;
@@ -519,7 +519,7 @@ static void table_await(struct kv *kv, struct kv_kept *kept, uint64_t now)
 /*
  * Seeing to them
  */
-static void again(struct kv *kv, struct kv_kept *kept, uint64_t now)
+static void submit_again(struct kv *kv, struct kv_kept *kept, uint64_t now)
 {
 	struct kv_nodes *nodes = kv->nodes;
 	struct kv_kept **place;
@@ -530,7 +530,7 @@ static void again(struct kv *kv, struct kv_kept *kept, uint64_t now)
 	if (rc == -EAGAIN) {
 		wait_until(kv, kept, now + FULL_PAUSE);
 	} else if (rc != 0) {
-		tell(kv, kept, status_of(nodes, &kept->ask, rc));
+		kept_tell(kv, kept, status_of(nodes, &kept->ask, rc));
 	} else { /* the value may be sent from where it is kept */
 		kept_submitted(kept, r, nodes->epoch, kept->tries + 1u);
 		if (kept->order == KV_ORDER_NEW)
@@ -563,11 +563,11 @@ static void see_to(struct kv *kv, struct kv_kept *kept, uint64_t now)
 	if (unlikely(is_sent_still(kv->nodes, kept)))
 		wait_until(kv, kept, now + FULL_PAUSE);
 	else if (kept->status != 0)
-		tell(kv, kept, kept->status);
+		kept_tell(kv, kept, kept->status);
 	else if (kept->answered <= kv->nodes->epoch)
-		again(kv, kept, now);
+		submit_again(kv, kept, now);
 	else if (kept->fails >= TRIES)
-		tell(kv, kept, -EREMOTE);
+		kept_tell(kv, kept, -EREMOTE);
 	else
 		table_await(kv, kept, now);
 }
@@ -583,7 +583,7 @@ static void nodes_due(struct kv *kv)
 		table_abandon(kv);
 	while (*at) {
 		if ((*at)->when <= now && !(*at)->behind) {
-			see_to(kv, take(nodes, at), now);
+			see_to(kv, kept_take(nodes, at), now);
 			at = &nodes->waiting;
 		} else {
 			at = &(*at)->next;
@@ -606,7 +606,7 @@ int kv_route_drop(struct kv *kv, bool (*is)(const struct ask *ask, const void *a
 
 	for (struct kv_kept **at = &nodes->waiting; *at;) {
 		if (is(&(*at)->ask, arg)) {
-			*end = take(nodes, at);
+			*end = kept_take(nodes, at);
 			end = &(*end)->next;
 			*end = NULL;
 		} else {
@@ -618,7 +618,7 @@ int kv_route_drop(struct kv *kv, bool (*is)(const struct ask *ask, const void *a
 
 		out = kept->next;
 		if (told)
-			tell(kv, kept, -ECANCELED);
+			kept_tell(kv, kept, -ECANCELED);
 		else
 			free(kept);
 	}
@@ -633,7 +633,7 @@ static void timer_due(struct engine_timer *timer)
 	nodes_due(container_of(timer, struct kv_nodes, timer)->whole);
 }
 
-static void deliver(struct deferred *deferred)
+static void nodes_deliver(struct deferred *deferred)
 {
 	nodes_due(container_of(deferred, struct kv_nodes, deferred)->whole);
 }
@@ -645,7 +645,7 @@ void kv_route_init(struct kv *kv)
 	nodes->whole = kv;
 	nodes->waiting_tail = &nodes->waiting;
 	nodes->timer.due = timer_due;
-	nodes->deferred.deliver = deliver;
+	nodes->deferred.deliver = nodes_deliver;
 }
 
 void kv_route_end(struct kv *kv, int status)
@@ -656,7 +656,7 @@ void kv_route_end(struct kv *kv, int status)
 	free(nodes->text);
 	nodes->text = NULL;
 	while (nodes->waiting)
-		tell(kv, take(nodes, &nodes->waiting), status);
+		kept_tell(kv, kept_take(nodes, &nodes->waiting), status);
 	engine_timer_cancel(kv->engine, &nodes->timer);
 	engine_callbacks_end(kv->engine, before);
 }
@@ -711,7 +711,7 @@ static int call_inside(struct kv *kv, struct ask *ask, struct kv_call *call,
 
 		kv->nodes->spoke = node;
 		if (!node)
-			return nowhere(kv, ask);
+			return slot_nowhere(kv, ask);
 		rc = run(node, ask, call);
 		if (rc != -EREMOTE)
 			return status_of(kv->nodes, ask, rc);

@@ -253,7 +253,7 @@ static int watch_begin(struct kv *kv, const void *prefix, size_t prefix_len, uns
 	return 0;
 }
 
-static bool watches(const struct kv *kv)
+static bool has_watch(const struct kv *kv)
 {
 	return kv->watching && kv->watching->kinds;
 }
@@ -266,7 +266,7 @@ void kv_watch_follow(struct kv *kv)
 		struct kv *part = nodes->member[i];
 		unsigned kinds = part->retired ? 0 : nodes->kinds;
 
-		if (kinds || watches(part))
+		if (kinds || has_watch(part))
 			watch_begin(part, nodes->prefix, nodes->prefix_len, kinds);
 	}
 }
@@ -291,7 +291,7 @@ int kv_watch(void *kv_handle, const void *prefix, size_t prefix_len, unsigned ki
 	if (kv->nodes)
 		watch_note(kv->nodes, prefix, prefix_len, kinds);
 	for (unsigned i = 0; rc == 0 && (part = kv_part(kv, i)); i++)
-		if (!part->retired && (kinds || watches(part)))
+		if (!part->retired && (kinds || has_watch(part)))
 			rc = watch_begin(part, prefix, prefix_len, kinds);
 	kv_leave(kv);
 	return kv_end(kv, rc, "kv_watch");
@@ -366,7 +366,7 @@ static int watch_over(struct kv *kv)
 			w->error = 0;
 			return error;
 		}
-		watched |= watches(part);
+		watched |= has_watch(part);
 	}
 	if (!watched)
 		return log_fail(-EINVAL, "kv", "kv_events needs a watch, which kv_watch begins");
@@ -379,7 +379,7 @@ static uint64_t events_wait(const struct kv *kv, uint64_t until, uint64_t now)
 	bool watched = false;
 
 	for (unsigned i = 0; kv_part(kv, i); i++)
-		watched |= watches(kv_part(kv, i));
+		watched |= has_watch(kv_part(kv, i));
 	if (!watched || kv_watch_filled(kv) || now >= until)
 		return 0;
 	return until == TIME_NEVER ? UINT64_MAX : (until - now) / TIME_US + 1;

@@ -56,7 +56,7 @@ static bool is_new(struct bundle *b, const char *name)
 	return true;
 }
 
-static void put(struct bundle *b, const void *data, size_t len)
+static void bundle_put(struct bundle *b, const void *data, size_t len)
 {
 	if (len && fwrite(data, 1, len, b->out) != len && !b->error)
 		b->error = errno ? -errno : -EIO;
@@ -100,9 +100,9 @@ void bundle_add(struct bundle *b, const char *name, const void *data, size_t len
 		sum += ((const unsigned char *)&h)[i];
 	snprintf(digits, sizeof(digits), "%06o", sum);
 	memcpy(h.sum, digits, 7);
-	put(b, &h, sizeof(h));
-	put(b, data, len);
-	put(b, zeros, (BLOCK - len % BLOCK) % BLOCK);
+	bundle_put(b, &h, sizeof(h));
+	bundle_put(b, data, len);
+	bundle_put(b, zeros, (BLOCK - len % BLOCK) % BLOCK);
 }
 
 int bundle_close(struct bundle *b)
@@ -110,7 +110,7 @@ int bundle_close(struct bundle *b)
 	static const char end[2 * BLOCK];
 	int rc;
 
-	put(b, end, sizeof(end));
+	bundle_put(b, end, sizeof(end));
 	if (fclose(b->out) != 0 && !b->error)
 		b->error = -errno;
 	for (size_t i = 0; i < b->names; i++)

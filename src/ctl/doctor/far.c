@@ -265,7 +265,7 @@ static unsigned fault_of_rdma(const struct path *path)
 }
 
 /* `other` is the path by the other transport, NULL: it was not tried. */
-static void judge(struct path *path, const struct path *other)
+static void judge_path(struct path *path, const struct path *other)
 {
 	bool is_tcp = strcmp(path->transport, scheme_tcp) == 0;
 	char port[16];
@@ -340,9 +340,9 @@ void far_look(struct doctor *d, const char *host)
 	else if (try_rdma)
 		walk_rdma(&by_rdma, &at[0]);
 	if (try_tcp)
-		judge(&by_tcp, try_rdma ? &by_rdma : NULL);
+		judge_path(&by_tcp, try_rdma ? &by_rdma : NULL);
 	if (try_rdma && (d->ports || !try_tcp)) /* else D01 has told it */
-		judge(&by_rdma, NULL);
+		judge_path(&by_rdma, NULL);
 	d->check = "D41";
 	there_judge(d, address.host, &by_rdma.way);
 	path_done(&by_tcp);

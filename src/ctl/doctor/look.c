@@ -67,7 +67,7 @@ err_text:
 	return NULL;
 }
 
-static void trim(char *text, size_t len)
+static void trim_end(char *text, size_t len)
 {
 	while (len && strchr(" \t\n", text[len - 1]))
 		text[--len] = '\0';
@@ -103,7 +103,7 @@ char *look_bytes(struct look *look, size_t *len, const char *format, ...)
 	if (text && len)
 		*len = n;
 	else if (text)
-		trim(text, n);
+		trim_end(text, n);
 	return text;
 }
 
@@ -117,7 +117,7 @@ bool look_line(struct look *look, char *buf, size_t size, const char *format, ..
 	text = text_of(look, &len, format, args);
 	va_end(args);
 	snprintf(buf, size, "%.*s", text ? (int)strcspn(text, "\n") : 0, text ? text : "");
-	trim(buf, strlen(buf));
+	trim_end(buf, strlen(buf));
 	free(text);
 	return text != NULL;
 }
@@ -207,7 +207,7 @@ static char *program_name(const char *const *arguments, char *buf, size_t size)
 }
 
 /* Start it with both outputs at `out`. Its id, or -1. */
-static pid_t start(const char *const *arguments, int out)
+static pid_t program_start(const char *const *arguments, int out)
 {
 	posix_spawn_file_actions_t actions;
 	pid_t child = -1;
@@ -222,7 +222,7 @@ static pid_t start(const char *const *arguments, int out)
 	return child;
 }
 
-static char *run(const char *const *arguments, size_t *len, int *status)
+static char *program_run(const char *const *arguments, size_t *len, int *status)
 {
 	int pipes[2], ended = 0;
 	char *text = NULL;
@@ -231,7 +231,7 @@ static char *run(const char *const *arguments, size_t *len, int *status)
 	*status = 127;
 	if (pipe2(pipes, O_CLOEXEC) != 0)
 		return NULL;
-	child = start(arguments, pipes[1]);
+	child = program_start(arguments, pipes[1]);
 	close(pipes[1]);
 	if (child > 0) {
 		text = read_all(pipes[0], time_now() + PROGRAM_TIMEOUT, len);
@@ -261,10 +261,10 @@ char *look_program(struct look *look, const char *const *arguments, int *status)
 		*status = text ? 0 : 127;
 		return text;
 	}
-	text = run(arguments, &len, status);
+	text = program_run(arguments, &len, status);
 	if (text && look->into && *status == 0)
 		bundle_add(look->into, name, text, len);
 	if (text)
-		trim(text, len);
+		trim_end(text, len);
 	return text;
 }

@@ -57,7 +57,7 @@ static json_t *facts_json(char *text)
 	return facts;
 }
 
-static const char *fact(const json_t *facts, const char *name)
+static const char *fact_text(const json_t *facts, const char *name)
 {
 	const char *text = json_string_value(json_object_get(facts, name));
 
@@ -67,7 +67,7 @@ static const char *fact(const json_t *facts, const char *name)
 /* From 0 on: what is less, or no number, is 0. */
 static int64_t fact_number(const json_t *facts, const char *name)
 {
-	int64_t number = strtoll(fact(facts, name), NULL, 10);
+	int64_t number = strtoll(fact_text(facts, name), NULL, 10);
 
 	return MAX(number, 0);
 }
@@ -140,7 +140,7 @@ static const json_t *port_there(const struct doctor *d, const struct cm_way *way
 
 	json_array_foreach(ports, i, port)
 	{
-		if (has_gid(fact(port, "gids"), way->to_gid))
+		if (has_gid(fact_text(port, "gids"), way->to_gid))
 			return port;
 	}
 	return json_array_size(ports) == 1 ? json_array_get(ports, 0) : NULL;
@@ -158,7 +158,7 @@ static const struct port *port_here(const struct doctor *d, const struct cm_way 
 static void judge_mtu(struct doctor *d, const char *host, const struct port *here, const json_t *there)
 {
 	unsigned mtu_here = port_mtu(d, here), mtu_there = (unsigned)fact_number(there, "mtu");
-	const char *netdev = mtu_here < mtu_there ? here->netdev : fact(there, "netdev");
+	const char *netdev = mtu_here < mtu_there ? here->netdev : fact_text(there, "netdev");
 	char bytes[16];
 
 	if (!mtu_here || !mtu_there || mtu_here == mtu_there)
@@ -166,13 +166,15 @@ static void judge_mtu(struct doctor *d, const char *host, const struct port *her
 	snprintf(bytes, sizeof(bytes), "%u", MAX(mtu_here, mtu_there) + FRAME_BESIDE);
 	finding_add(d, mtu_here < mtu_there ? 4108 : 4109, NAMES("IF", *netdev ? netdev : NULL, "BYTES", bytes),
 		    "%s port %u here %u B, %s port %d of %s %u B", here->device, here->number, mtu_here,
-		    fact(there, "device"), (int)json_integer_value(json_object_get(there, "number")), host, mtu_there);
+		    fact_text(there, "device"), (int)json_integer_value(json_object_get(there, "number")), host,
+		    mtu_there);
 }
 
 static void judge_port(struct doctor *d, const char *host, const struct port *here, const json_t *there)
 {
-	const char *state = fact(there, "state"), *netdev = fact(there, "netdev"), *device = fact(there, "device");
-	bool ethernet = strcmp(fact(there, "link"), "ethernet") == 0;
+	const char *state = fact_text(there, "state"), *netdev = fact_text(there, "netdev"),
+		   *device = fact_text(there, "device");
+	bool ethernet = strcmp(fact_text(there, "link"), "ethernet") == 0;
 
 	if (strcmp(state, "active") != 0) {
 		finding_add(d, 4107, NAMES("IF", *netdev ? netdev : NULL, "DEV", device), "%s of %s is %s", device,
@@ -185,7 +187,7 @@ static void judge_port(struct doctor *d, const char *host, const struct port *he
 		return;
 	if (here->ethernet != ethernet)
 		finding_add(d, 4110, NULL, "%s here has %s, %s of %s has %s", here->device,
-			    here->ethernet ? "ethernet" : "infiniband", device, host, fact(there, "link"));
+			    here->ethernet ? "ethernet" : "infiniband", device, host, fact_text(there, "link"));
 	else
 		judge_mtu(d, host, here, there);
 }
@@ -198,8 +200,8 @@ void there_judge(struct doctor *d, const char *host, const struct cm_way *way)
 
 	if (!json_object_get(d->there, "ports"))
 		return;
-	if (strcmp(fact(d->there, "version"), rdmad_version()) != 0)
-		finding_add(d, 4104, NULL, "here %s, %s has %s", rdmad_version(), host, fact(d->there, "version"));
+	if (strcmp(fact_text(d->there, "version"), rdmad_version()) != 0)
+		finding_add(d, 4104, NULL, "here %s, %s has %s", rdmad_version(), host, fact_text(d->there, "version"));
 	if (json_object_get(d->there, "memlock_bytes") && limit < need)
 		finding_add(d, 4106, NULL, "%s: limit %s, rdmad registers up to %s", host,
 			    units_human_size((double)limit, have), units_human_size((double)need, wanted));
@@ -220,7 +222,7 @@ void there_print(const struct doctor *d)
 		json_t *value;
 		char line[1024];
 
-		printf("there: %s", log_printable(fact(port, "device"), line, sizeof(line)));
+		printf("there: %s", log_printable(fact_text(port, "device"), line, sizeof(line)));
 		json_object_foreach(port, name, value)
 		{
 			if (json_is_string(value) && strcmp(name, "device") != 0)

@@ -100,7 +100,7 @@ const char *cm_stage_name(enum cm_stage stage)
 }
 
 /* Wait for the event of a request: 0, or -errno. */
-static int await(struct rdma_event_channel *channel, enum rdma_cm_event_type wanted, int timeout_ms)
+static int await_event(struct rdma_event_channel *channel, enum rdma_cm_event_type wanted, int timeout_ms)
 {
 	struct pollfd in = {.fd = channel->fd, .events = POLLIN};
 	struct rdma_cm_event *event;
@@ -115,8 +115,8 @@ static int await(struct rdma_event_channel *channel, enum rdma_cm_event_type wan
 	return rc;
 }
 
-static enum cm_stage resolve(struct rdma_event_channel *channel, struct rdma_cm_id *id, const struct sockaddr *from,
-			     const struct sockaddr *to, int timeout_ms, int *error)
+static enum cm_stage resolve_way(struct rdma_event_channel *channel, struct rdma_cm_id *id, const struct sockaddr *from,
+				 const struct sockaddr *to, int timeout_ms, int *error)
 {
 	if (from && rdma_bind_addr(id, (struct sockaddr *)from) != 0) {
 		*error = error_now();
@@ -124,17 +124,17 @@ static enum cm_stage resolve(struct rdma_event_channel *channel, struct rdma_cm_
 	}
 	*error = rdma_resolve_addr(id, NULL, (struct sockaddr *)to, timeout_ms) ? error_now() : 0;
 	if (!*error)
-		*error = await(channel, RDMA_CM_EVENT_ADDR_RESOLVED, 2 * timeout_ms);
+		*error = await_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, 2 * timeout_ms);
 	if (*error)
 		return CM_BIND;
 	*error = rdma_resolve_route(id, timeout_ms) ? error_now() : 0;
 	if (!*error)
-		*error = await(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 2 * timeout_ms);
+		*error = await_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 2 * timeout_ms);
 	return *error ? CM_ADDRESS : CM_ROUTE;
 }
 
 /* What the identifier knows of the way by now. */
-static void describe(const struct rdma_cm_id *id, enum cm_stage stage, struct cm_way *way)
+static void describe_way(const struct rdma_cm_id *id, enum cm_stage stage, struct cm_way *way)
 {
 	const struct rdma_ib_addr *gids = &id->route.addr.addr.ibaddr;
 	struct ibv_port_attr attr;
@@ -163,8 +163,8 @@ enum cm_stage verbs_resolve(const struct sockaddr *from, const struct sockaddr *
 	if (!channel || rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) != 0) {
 		*error = error_now();
 	} else {
-		stage = resolve(channel, id, from, to, timeout_ms, error);
-		describe(id, stage, way);
+		stage = resolve_way(channel, id, from, to, timeout_ms, error);
+		describe_way(id, stage, way);
 		rdma_destroy_id(id);
 	}
 	if (channel)

@@ -361,7 +361,7 @@ int rdma_connect_peer(rdma_context *ctx, const char *peer_ip, int peer_port)
 /*
  * Disconnecting
  */
-static bool delivered(const void *arg)
+static bool sends_delivered(const void *arg)
 {
 	struct peer *peer = (struct peer *)arg;
 
@@ -411,10 +411,10 @@ void peer_parts(struct peer *peer, uint64_t now)
 		peer_lose(peer, 0, "disconnected by this side");
 }
 
-static int disconnect(struct peer *peer)
+static int peer_disconnect(struct peer *peer)
 {
 	rdma_context *ctx = peer->ctx;
-	int rc = context_wait(ctx, delivered, peer, time_after(time_now(), DISCONNECT_PATIENCE));
+	int rc = context_wait(ctx, sends_delivered, peer, time_after(time_now(), DISCONNECT_PATIENCE));
 
 	peer->told = true;
 	if (peer->state == PEER_GONE)
@@ -438,7 +438,7 @@ int rdma_disconnect_peer(rdma_context *ctx, int peer_idx)
 	rdma_enter(ctx);
 	peer = peer_connected(ctx, peer_idx);
 	if (peer)
-		rc = disconnect(peer);
+		rc = peer_disconnect(peer);
 	rdma_leave(ctx);
 	return rc;
 }

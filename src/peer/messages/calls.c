@@ -156,7 +156,7 @@ static bool probe_is_over(const void *arg)
 	return inbox_probe(peer, PEER_STREAM_PROGRAM) >= 0 || peer->state == PEER_GONE;
 }
 
-static int64_t probe(rdma_context *ctx, struct peer *peer, uint64_t timeout_ms)
+static int64_t probe_peer(rdma_context *ctx, struct peer *peer, uint64_t timeout_ms)
 {
 	uint64_t until = context_after(timeout_ms);
 	int64_t length;
@@ -184,7 +184,7 @@ int64_t rdma_probe(rdma_context *ctx, int peer_idx, uint64_t timeout_ms)
 	rdma_enter(ctx);
 	peer = peer_to_receive(ctx, peer_idx);
 	if (peer)
-		rc = probe(ctx, peer, timeout_ms);
+		rc = probe_peer(ctx, peer, timeout_ms);
 	rdma_leave(ctx);
 	return rc;
 }
@@ -267,7 +267,7 @@ static int broadcast_finish(struct rdma_request **requests, uint32_t count, stru
 	return sent ? sent : -1;
 }
 
-static int broadcast(rdma_context *ctx, const void *data, size_t len)
+static int broadcast_send(rdma_context *ctx, const void *data, size_t len)
 {
 	struct rdma_request **requests = calloc(ctx->peers + 1, sizeof(*requests));
 	struct missed missed = {0};
@@ -303,7 +303,7 @@ int rdma_broadcast(rdma_context *ctx, const void *data, size_t len)
 	if (!context_is_valid(ctx) || !memory_is_valid(data, len))
 		return -1;
 	rdma_enter(ctx);
-	rc = broadcast(ctx, data, len);
+	rc = broadcast_send(ctx, data, len);
 	rdma_leave(ctx);
 	return rc;
 }

@@ -24,7 +24,7 @@ static void sleep_for(uint64_t ns)
 	nanosleep(&t, NULL);
 }
 
-static bool stopped(const struct kv_log *log)
+static bool checkpoint_stopped(const struct kv_log *log)
 {
 	return atomic_load(&log->stop) && log->policy != KV_POLICY_NONE;
 }
@@ -43,7 +43,7 @@ static void keep_to_budget(const struct kv_log *log, const struct checkpoint *c)
 	if (!budget || log->policy == KV_POLICY_NONE)
 		return;
 	until = c->began + MAX((uint64_t)((double)c->bytes / (double)budget * (double)TIME_S), 2 * c->busy);
-	for (uint64_t now = time_now(); now < until && !stopped(log); now = time_now())
+	for (uint64_t now = time_now(); now < until && !checkpoint_stopped(log); now = time_now())
 		sleep_for(MIN(until - now, SLEEP_MOST));
 }
 
@@ -107,7 +107,7 @@ static int checkpoint_write_all(struct kv_log *log, struct checkpoint *c)
 
 	c->began = time_now();
 	do {
-		rc = stopped(log) ? -ECANCELED : write_step(log, &cursor, c);
+		rc = checkpoint_stopped(log) ? -ECANCELED : write_step(log, &cursor, c);
 		keep_to_budget(log, c);
 	} while (rc == 0 && cursor);
 	return rc;
@@ -129,7 +129,7 @@ static int checkpoint_end(struct kv_log *log, uint64_t highest)
 	}
 	seen = MAX(highest, store_lsn(log->store));
 	while (rc == 0 && (rc = wal_checkpoint_end(log->wal, seen)) == -EAGAIN) {
-		if (stopped(log) || kv_log_failed(log))
+		if (checkpoint_stopped(log) || kv_log_failed(log))
 			return -ECANCELED;
 		if (log->refused == -ENOSPC && time_now() - began >= FULL_PATIENCE)
 			return -ENOSPC;

@@ -263,7 +263,7 @@ static bool waits_for_set(struct conn *conn, const struct kv_agent *agent, const
 }
 
 /* A fetch may be both. */
-static bool writes(const struct operation *op, const struct wire_record *request, const char *body)
+static bool op_writes(const struct operation *op, const struct wire_record *request, const char *body)
 {
 	struct wire_fetch fetch;
 
@@ -286,7 +286,7 @@ static bool has_right(const struct conn *conn, const struct operation *op, const
 		return client->flush;
 	if (request->op == WIRE_OP_SCAN)
 		return auth_may(client, AUTH_READ, body + NUMBER, request->length - NUMBER);
-	write = writes(op, request, body);
+	write = op_writes(op, request, body);
 	read = !write || op->counter == COUNT_INCRS || op->counter == COUNT_GETS;
 	return (!read || auth_may(client, AUTH_READ, body + op->key_at, key_length(op, request))) &&
 	       (!write || auth_may(client, AUTH_WRITE, body + op->key_at, key_length(op, request)));
@@ -303,7 +303,7 @@ static inline bool is_elsewhere(const struct kv_agent *agent, const struct opera
 }
 
 /* A request that is refused may have waited for memory, or have come again for a value that was kept for it. */
-static int refused(struct kv_agent *agent, const struct wire_record *request, int rc)
+static int request_refused(struct kv_agent *agent, const struct wire_record *request, int rc)
 {
 	if (rc != 0)
 		return rc;
@@ -328,18 +328,18 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 			return rc;
 		log_info("kv", "%s has no right to %s", conn_client(conn)->name, wire_op_name(request->op));
 		kv_agent_count(agent, KV_COUNT_DENIED);
-		return refused(agent, request, 0);
+		return request_refused(agent, request, 0);
 	}
 	if (agent->beside & KV_BESIDE_CLUSTER && is_elsewhere(agent, op, request, body, &slot))
-		return refused(agent, request, kv_answer_elsewhere(conn, agent, request, slot));
+		return request_refused(agent, request, kv_answer_elsewhere(conn, agent, request, slot));
 	if (agent->beside & KV_BESIDE_SETS && waits_for_set(conn, agent, op, request, body))
 		return -EAGAIN;
-	rc = kv_gate_admit(conn, agent, request, writes(op, request, body));
+	rc = kv_gate_admit(conn, agent, request, op_writes(op, request, body));
 	if (rc != 1)
 		return rc;
 	if (agent->beside & KV_BESIDE_AGAIN && request->op != WIRE_OP_GET_INTO && request->op != WIRE_OP_WATCH)
 		kv_again_given_up(agent, request->id);
-	if (agent->beside & KV_BESIDE_AGAIN && has_key(op) && writes(op, request, body))
+	if (agent->beside & KV_BESIDE_AGAIN && has_key(op) && op_writes(op, request, body))
 		kv_again_before_write(agent, body + op->key_at, key_length(op, request));
 	rc = carry_out(conn, agent, op, request, body);
 	if (rc != -EAGAIN)

@@ -130,7 +130,7 @@ static void threads_refuse(struct kv_log *log, int error)
  * The writer.
  */
 
-static bool stopping(const struct kv_log *log)
+static bool log_stopping(const struct kv_log *log)
 {
 	return atomic_load_explicit(&log->stop, memory_order_acquire);
 }
@@ -308,7 +308,7 @@ static bool sync_is_due(const struct kv_log *log)
 {
 	if (log->written == log->synced)
 		return false;
-	return log->policy == KV_POLICY_ALWAYS || is_wanted(log) || stopping(log) ||
+	return log->policy == KV_POLICY_ALWAYS || is_wanted(log) || log_stopping(log) ||
 	       time_now() - log->synced_at >= log->sync_every;
 }
 
@@ -356,8 +356,8 @@ static void writer_drop_all(struct kv_log *log)
 /* Something has to be done before the time is over. */
 static bool writer_has_work(const struct kv_log *log)
 {
-	if (stopping(log) || log->broken)
-		return stopping(log);
+	if (log_stopping(log) || log->broken)
+		return log_stopping(log);
 	return is_wanted(log) || (log->policy == KV_POLICY_ALWAYS && store_lsn(log->store) > log->written);
 }
 
@@ -405,7 +405,7 @@ static void *writer_run(void *arg)
 
 	log->synced_at = log->looked_at = now;
 	while (true) {
-		bool last = stopping(log); /* before it looks for the last time */
+		bool last = log_stopping(log); /* before it looks for the last time */
 
 		rc = log->broken ? 0 : writer_turn(log, &more);
 		now = time_now();

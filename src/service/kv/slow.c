@@ -87,7 +87,7 @@ void kv_slow_end(struct kv_agent *agent, int rc)
 	slow->now.begun = 0;
 }
 
-static void report(const struct conn *conn, struct kv_agent *agent, const struct timed *t, uint32_t length)
+static void report_slow(const struct conn *conn, struct kv_agent *agent, const struct timed *t, uint32_t length)
 {
 	uint64_t took = time_now() - t->begun;
 	struct conn_info info;
@@ -117,13 +117,13 @@ void kv_slow_answered(const struct conn *conn, struct kv_agent *agent, const str
 		return;
 	}
 	if (slow->now.begun && slow->now.id == request->id) {
-		report(conn, agent, &slow->now, length);
+		report_slow(conn, agent, &slow->now, length);
 		slow->now.begun = 0;
 		return;
 	}
 	for (unsigned i = 0; i < slow->count; i++)
 		if (slow->under_way[i].id == request->id) {
-			report(conn, agent, &slow->under_way[i], length);
+			report_slow(conn, agent, &slow->under_way[i], length);
 			slow->under_way[i] = slow->under_way[--slow->count];
 			return;
 		}
