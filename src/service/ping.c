@@ -38,9 +38,8 @@ static int ping_open(const struct service_host *host, const void *settings, void
 static enum wire_reason ping_admit(struct service_part *part, const struct service_way *way,
 				   const struct wire_request *request, struct wire_accept *grant, uint64_t *detail)
 {
-	uint32_t most = WIRE_BODY_MAX(conn_group_attr(way->group)->message_max);
-
 	const struct ping_shared *shared = part->shared;
+	uint32_t most = WIRE_BODY_MAX(conn_group_attr(way->group)->message_max);
 
 	if (shared->facts)
 		grant->flags |= WIRE_FACTS;
@@ -167,6 +166,7 @@ const struct service service_ping = {
 	.help = "round trips: each message comes back as it was sent",
 	.counters = counters,
 	.open = ping_open,
+	.always = true,
 	.close = free,
 	.admit = ping_admit,
 	.ops = &ping_agent_ops,

@@ -24,7 +24,7 @@ int service_shared_open(struct service_shared *shared, const struct service_host
 	*shared = (struct service_shared){.open = 0};
 	with.shared = shared;
 	for (unsigned id = 0; id < WIRE_SERVICES && rc >= 0; id++) {
-		if (!services[id] || (services[id]->open && !(wanted & 1ull << id)))
+		if (!services[id] || (services[id]->open && !services[id]->always && !(wanted & 1ull << id)))
 			continue;
 		rc = services[id]->open ? services[id]->open(&with, settings[id], &shared->of[id]) : 0;
 		if (rc == 0)

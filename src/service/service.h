@@ -172,6 +172,7 @@ struct service {
 	 * starts without it; or a negative errno, and the daemon does not start. It logged the cause. NULL: the
 	 * service needs nothing and is always open. */
 	int (*open)(const struct service_host *host, const void *settings, void **shared);
+	bool always; /* it is opened though it is not wanted: it costs nothing, and a reload may want it */
 	void (*close)(void *shared); /* the workers have ended */
 	/* Its clock: called at least once a second. When it must be called again. */
 	uint64_t (*tick)(void *shared, uint64_t now);
