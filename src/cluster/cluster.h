@@ -226,7 +226,7 @@ struct cluster_wish {
 	const struct cluster_table *table; /* NULL: there is none yet */
 	uint8_t slots[CLUSTER_SLOTS / 8];  /* bit slot % 8 of byte slot / 8 */
 	uint64_t serial;                   /* changes when any of it does */
-	bool anew;                         /* drop what there is of every slot, also of those that stay */
+	bool anew;                         /* drop the keys of every slot, also of slots that stay */
 };
 
 const struct cluster_wish *cluster_member_wish(const struct cluster_member *member);

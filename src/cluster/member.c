@@ -367,7 +367,7 @@ static void next_beat(struct cluster_member *m, uint64_t now, struct cluster_txn
 	put_entry(m, txn, &entry);
 }
 
-/* How much later this node acts than another one would: the first of those that live acts at once. */
+/* How much later this node acts than another one would: the first live one acts at once. */
 static uint64_t turn_of(const struct cluster_member *m, unsigned target)
 {
 	unsigned before = 0;
@@ -393,7 +393,7 @@ static bool next_out(struct cluster_member *m, uint64_t now, struct cluster_txn 
 	return false;
 }
 
-/* Give slots of nodes that are out to those that live: a table that holds only while they stay out. */
+/* Give slots of nodes that are out to live nodes: a table that holds only while they stay out. */
 static bool next_spread(struct cluster_member *m, uint64_t now, struct cluster_txn *txn)
 {
 	bool gone[CLUSTER_NODES] = {false}, lives[CLUSTER_NODES], settled[CLUSTER_NODES];

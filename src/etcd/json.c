@@ -46,7 +46,7 @@ static json_t *pack_compare(const char *cluster, const char *node, uint64_t revi
 			 "mod_revision", number);
 }
 
-/* All keys of the cluster: those that begin with its prefix. */
+/* All keys of the cluster begin with its prefix. */
 static json_t *pack_range(const char *cluster)
 {
 	char first[KEY_MAX], behind[KEY_MAX];

@@ -313,7 +313,7 @@ struct fabric_port {
 	unsigned mtu, mtu_max; /* bytes of its packets, and of the longest that it could have */
 	char netdev[16];       /* "": none */
 	bool roce_2;           /* one of its GIDs is of RoCE v2 */
-	unsigned gids;         /* of those that are not of the link alone, the first */
+	unsigned gids;         /* the first GIDs that are not of the link alone */
 	char gid[FABRIC_PORT_GIDS][46];
 };
 

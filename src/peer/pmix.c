@@ -97,7 +97,7 @@ static pmix_info_t info_set(const char *key)
 	return info_of(key, (pmix_value_t){.type = PMIX_BOOL, .data.flag = true});
 }
 
-/* A datum of a rank that the server has. Its type is checked by the caller, who frees it by value_free(). */
+/* A datum of a rank that the server has. The caller checks its type, and frees it by value_free(). */
 static pmix_status_t value_get(const char *nspace, pmix_rank_t rank, const char *key, uint64_t seconds,
 			       pmix_value_t **out)
 {

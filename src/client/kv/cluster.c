@@ -367,7 +367,7 @@ static bool next_address(const char **at, char address[static CLUSTER_ADDRESS_MA
 	return length;
 }
 
-/* A first server: one of the table's, or, where there is none, of those that are listed. */
+/* A first server: a node of the table, or, without a table, a server of the list. */
 static int seed_find(const struct kv *kv, const char *list, const struct cluster_table *table, struct engine *share,
 		     struct kv **seed, struct kv_table_text **t)
 {

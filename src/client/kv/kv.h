@@ -574,8 +574,8 @@ bool kv_route_gone(int status);
 bool kv_route_moved(struct kv *node, struct request *r, const struct wire_record *record, const char *body);
 /* The status of a node's request whose connection ended. */
 int kv_route_end_status(const struct kv *node, const struct request *r, int status);
-/* For kv_cancel(), and for a batch that is given up: those that wait. `told`: their callbacks are, -ECANCELED. How
- * many. */
+/* Drop waiting requests, for kv_cancel() and for a batch that is given up. `told`: their callbacks are called with
+ * -ECANCELED. Returns their number. */
 int kv_route_drop(struct kv *kv, bool (*is)(const struct ask *ask, const void *arg), const void *arg, bool told);
 void kv_route_init(struct kv *kv);
 /* All that wait are told that; none waits any more. */

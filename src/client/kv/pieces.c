@@ -20,7 +20,7 @@ int kv_pieces_size(const struct iovec *pieces, size_t count, size_t *size)
 	return good ? 0 : -EINVAL;
 }
 
-/* Whether it is one of those that are copied: a short one that can be. */
+/* Whether the piece is copied: it is short, and a processor can read it. */
 static bool piece_copied(const struct iovec *piece, size_t small)
 {
 	return piece->iov_len <= small && !(device_memory() && device_memory_has(piece->iov_base, piece->iov_len));

@@ -383,7 +383,7 @@ bool kv_route_moved(struct kv *node, struct request *r, const struct wire_record
 
 static void table_came(void *arg, int status, const void *value, size_t length);
 
-/* The caller neither counts nor awaits this request: so it is among those that were given up. */
+/* The caller neither counts nor awaits this request: so it counts as a request that was given up. */
 static int table_ask(struct kv *kv)
 {
 	struct kv_nodes *nodes = kv->nodes;

@@ -399,7 +399,7 @@ void check_keys(struct doctor *d)
 	if (rc == 0)
 		rc = auth_keys_load(path, &keys);
 	why = log_hush_end();
-	/* Root reads it whoever has it; the daemon takes what is root's or its own, and must be able to read it. */
+	/* Root reads it whatever its owner; the daemon takes what is root's or its own, and must be able to read it. */
 	if (d->live && daemon_user(d, &user) && user && rc == 0 && stat(path, &st) == 0 && st.st_uid != user) {
 		snprintf(text, sizeof(text), "%.500s is of user %u, and rdmad runs as user %u", file, st.st_uid, user);
 		why = text;

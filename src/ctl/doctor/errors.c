@@ -10,7 +10,7 @@ static const struct ctl_option explain_options[] = {
 	{NULL},
 };
 
-/* A drop-in behind those that `systemctl edit` makes. */
+/* A drop-in that sorts behind the ones of `systemctl edit`. */
 #define RAISE_MEMLOCK                                                                                                  \
 	"printf '[Service]\\nLimitMEMLOCK=infinity\\n' | install -D -m 644 /dev/stdin "                                \
 	"/etc/systemd/system/UNIT.service.d/zz-memlock.conf; systemctl daemon-reload; systemctl restart UNIT"

@@ -99,7 +99,7 @@ struct verbs_fabric {
 	_Atomic enum verbs_listing listing;
 	unsigned asked;   /* calls in which it was VERBS_ASKED */
 	bool late;        /* others may come: see verbs_renew() */
-	char tried[512];  /* the names of those that were there at the last try */
+	char tried[512];  /* names of devices that were there at the last try */
 	char unused[512]; /* why they are of no use, to be said once */
 	struct verbs_patience patience;
 	uint8_t ack_timeout; /* 4.096 us times two to this */

@@ -535,7 +535,7 @@ int kv_buffer_register(RDMAD_KV_ANY *kv_handle, void *addr, size_t len);
  *
  * `len` bytes at `offset` of the dmabuf. *addr is the address by which the calls are to know them, at the same place of
  * a page as `offset`; NULL: becomes one that is nobody else's, and a fault to touch. The descriptor stays the caller's,
- * who may close it at once. kv_buffer_unregister ends it, before the memory is given back. By tcp://, unix:// and
+ * and may be closed at once. kv_buffer_unregister ends it, before the memory is given back. By tcp://, unix:// and
  * shared memory the descriptor is mapped, and a processor moves the bytes.
  *
  * -EOPNOTSUPP: the kernel (Linux 5.12), the driver of a device, or CUDA (11.7, with the open kernel modules) gives or

@@ -514,7 +514,7 @@ static bool is_old(void *arg, const void *key, size_t key_len)
 	return bit_get(arg, cluster_slot(key, key_len));
 }
 
-/* All keys of slots that were lost are gone: those that are this server's again are served. False: no memory. */
+/* All keys of slots that were lost are gone: slots that are this server's again are served. False: no memory. */
 static bool sweep_end(struct kv_cluster *cluster, uint64_t now)
 {
 	struct kv_view *before = atomic_load(&cluster->view), *view = view_copy(cluster, before);

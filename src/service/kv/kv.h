@@ -102,7 +102,7 @@ struct kv_view {
 	uint8_t held[KV_SLOT_BYTES]; /* its own, that another server has not let go of */
 	struct kv_view *closed;      /* the same table, of which nothing is here; NULL where there is no engine */
 	uint64_t number;             /* of views so far */
-	struct list node;            /* in kv_cluster's list of those that were replaced */
+	struct list node;            /* in kv_cluster's list of replaced views */
 	uint32_t length;
 	char text[CLUSTER_TEXT_MAX + 1]; /* the table, of that length */
 };
@@ -277,7 +277,7 @@ int kv_cluster_begin(struct kv_cluster *cluster, struct store *store, const stru
  * `slots`: bits of its own that it serves, as others have not let go of the rest yet; NULL: all.
  *
  * NULL as table: this server is in no table, as far as is known: all its slots are lost, and stay in the table. A later
- * call with a table, also with the same one, gives it those that it has there, empty.
+ * call with a table, also with the same one, gives it its slots there, empty.
  */
 int kv_cluster_change(struct kv_shared *shared, const struct cluster_table *table, const uint8_t *slots);
 /* Whether no worker goes by a former table any more; *epoch (may be NULL): that of the one that all go by then. Main
