@@ -273,21 +273,35 @@ int kv_cluster_table(void *kv_handle, uint64_t *epoch, char **table)
 	return rc;
 }
 
+/* What was read, where it is newer than a table of that name ("": any) and epoch: to be freed; NULL: it is not. */
+static int table_newer(const struct kv *from, const struct kv_table_text *t, const char *name, uint64_t epoch,
+		       struct cluster_table **out)
+{
+	struct cluster_table *told;
+	int rc;
+
+	*out = NULL;
+	if (!t->at)
+		return 0;
+	told = malloc(sizeof(*told));
+	if (!told)
+		return -ENOMEM;
+	rc = table_parse(from->server, t, told);
+	if (rc == 0 && *name && strcmp(name, told->name) != 0)
+		rc = log_fail(-EPROTO, "kv", "%s is of the cluster %s, and not of %s", from->server, told->name, name);
+	if (rc == 0 && told->epoch > epoch)
+		*out = told;
+	else
+		free(told);
+	return rc;
+}
+
 int kv_table_take(struct kv *kv, const struct kv *from, const struct kv_table_text *t)
 {
 	struct cluster_table *table;
-	int rc = 0;
+	int rc = table_newer(from, t, kv->nodes->name, kv->nodes->epoch, &table);
 
-	if (!t->at)
-		return 0;
-	table = malloc(sizeof(*table));
-	if (!table)
-		return -ENOMEM;
-	rc = table_parse(from->server, t, table);
-	if (rc == 0 && strcmp(table->name, kv->nodes->name) != 0)
-		rc = log_fail(-EPROTO, "kv", "%s is of the cluster %s, and not of %s", from->server, table->name,
-			      kv->nodes->name);
-	if (rc == 0 && table->epoch > kv->nodes->epoch)
+	if (table)
 		nodes_install(kv, table, NULL);
 	free(table);
 	return rc;
@@ -392,18 +406,9 @@ static int seed_find(const struct kv *kv, const char *list, const struct cluster
 static int tables_join(const struct kv *seed, const struct kv_table_text *t, struct cluster_table *table)
 {
 	struct cluster_table *told;
-	int rc;
+	int rc = table_newer(seed, t, table->epoch ? table->name : "", table->epoch, &told);
 
-	if (!t->at)
-		return 0;
-	told = malloc(sizeof(*told));
-	if (!told)
-		return -ENOMEM;
-	rc = table_parse(seed->server, t, told);
-	if (rc == 0 && table->epoch && strcmp(table->name, told->name) != 0)
-		rc = log_fail(-EPROTO, "kv", "%s is of the cluster %s, and the table of %s", seed->server, told->name,
-			      table->name);
-	if (rc == 0 && told->epoch > table->epoch)
+	if (told)
 		*table = *told;
 	free(told);
 	return rc;
