@@ -61,7 +61,7 @@ sed '/^checksum/d; s/^epoch .*/epoch 3/; s/^shard a .*/shard a a 0-5450/; s/^sha
 reload b || fail "a table of b alone"
 status && fail "two servers answer for a slot"
 jq -e '.both[0] | .first == 5451 and .last == 5461 and .node == "a" and .other == "b"' "$dir/out" >/dev/null || fail "the slots of two servers"
-grep -q 'two servers answer for one slot, in 1 range' "$dir/err" || fail "what is said of them"
+grep -q 'two servers answer for one slot by their tables, in 1 range' "$dir/err" || fail "what is said of them"
 cp "$dir/b.table" "$dir/table"
 for node in "${nodes[@]}"; do
 	cp "$dir/table" "$dir/$node.table"
