@@ -155,6 +155,13 @@ test_cluster() {
 	echo junk >>"$dir/table"
 	doctor 2 && found 3201 "cluster check $dir/table"
 	stop_daemon
+	# An engine that is not there.
+	configure "cluster = { engine = \"etcd\"; endpoints = [\"http://127.0.0.1:1\"]; name = \"kv\"; node = \"a\"; period = \"1s\"; };"
+	start_daemon
+	lost() { control status | jq -e ".engine.lost > 1" >/dev/null; }
+	wait_for "requests that etcd does not answer" lost
+	doctor 2 && found 3205 'cluster show --name kv --etcd http://127.0.0.1:1' && found 3206 'curl -sS http://127.0.0.1:1/health'
+	stop_daemon
 	configure
 	start_daemon
 }

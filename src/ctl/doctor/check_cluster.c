@@ -1,4 +1,5 @@
-/* check_cluster.c: the table of a cluster, the daemon's place in it, and whether its nodes are reached: D32. */
+/* check_cluster.c: the table of a cluster, the daemon's place in it, its engine, and whether its nodes are reached:
+ * D32. */
 #include "ctl/doctor/doctor.h"
 #include "cluster/cluster.h"
 
@@ -8,6 +9,7 @@
 
 #define NODE_LIMIT TIME_S
 #define NODES_LIMIT (10 * TIME_S) /* of all: others are not tried then */
+#define SILENT 5000               /* ms without an answer of the engine that are too many */
 
 /* False: a connection came to nothing. What is no host, as the path of a socket, is not tried, nor what listens by RDMA
  * alone. */
@@ -41,6 +43,27 @@ static void check_nodes_of(struct doctor *d, const struct cluster_table *table, 
 	}
 }
 
+/* What the daemon says of the engine that its nodes agree by. */
+static void check_engine(struct doctor *d, const char *cluster)
+{
+	const char *state = "", *reason = "", *url = "";
+	json_int_t heard = 0, asked = 0, lost = 0, out = 0;
+
+	if (json_unpack(json_object_get(d->status, "engine"), "{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "state", &state,
+			"reason", &reason, "endpoint", &url, "heard_ms", &heard, "asked", &asked, "lost", &lost,
+			"nodes_out", &out) != 0)
+		return;
+	if (strcmp(state, "beating") != 0)
+		finding_add(d, 3205, NAMES("NAME", cluster, "URL", url), "%s: %s", state,
+			    *reason ? reason : "it waits");
+	if (heard > SILENT || (asked > 1 && asked == lost))
+		finding_add(d, 3206, NAMES("URL", url),
+			    "%s: %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " requests without an answer", url,
+			    lost, asked);
+	if (out)
+		finding_add(d, 3207, NAMES("NAME", cluster, "URL", url), "%" JSON_INTEGER_FORMAT, out);
+}
+
 void check_cluster(struct doctor *d)
 {
 	static struct cluster_table table;
@@ -50,6 +73,8 @@ void check_cluster(struct doctor *d)
 	size_t len;
 	int rc;
 
+	if (config_value(d, "cluster.name", node, sizeof(node)) && *node)
+		check_engine(d, node);
 	if (!config_value(d, "cluster.table", file, sizeof(file)) || !*file ||
 	    !config_value(d, "cluster.node", node, sizeof(node)) || !*node)
 		return;
