@@ -11,6 +11,7 @@
 #define PORT 2379
 #define HEADERS (16 * KIB)
 #define FAULT 512
+#define TOKEN_TIME (2 * TIME_S) /* for a token, at least: etcd computes for a while on a password */
 
 struct endpoint {
 	struct address address;
@@ -41,7 +42,9 @@ int etcd_check_endpoint(const char *text, struct address *out)
 {
 	if (strncmp(text, "http://", 7) != 0)
 		return log_fail(-EINVAL, "etcd", "endpoint \"%.200s\": it is http://HOST:PORT%s", text,
-				strncmp(text, "https://", 8) == 0 ? ", as TLS is not spoken here" : "");
+				strncmp(text, "https://", 8) == 0
+					? ", as TLS is not spoken here: have stunnel speak it, as in rdmad-cluster(7)"
+					: "");
 	if (strpbrk(text + 7, "/?#@ ") || address_parse(text + 7, out) != 0 || *out->scheme || out->path)
 		return log_fail(-EINVAL, "etcd", "endpoint \"%.200s\": it is http://HOST:PORT", text);
 	if (!out->port_given)
@@ -99,8 +102,10 @@ static void give_up_status(struct etcd *etcd, struct evhttp_request *request)
 		if ((unsigned char)*c < ' ')
 			*c = ' ';
 	json_decref(json);
-	free(etcd->token); /* it may be that it has expired */
-	etcd->token = NULL;
+	if (evhttp_request_get_response_code(request) < 500) { /* it may be that it has expired */
+		free(etcd->token);
+		etcd->token = NULL;
+	}
 	give_up(etcd, why);
 }
 
@@ -174,11 +179,15 @@ static int send_password(struct etcd *etcd)
 	return rc;
 }
 
+/* The next request of the transaction, which has a time of its own. */
 static int post_next(struct etcd *etcd)
 {
-	if (etcd->user && !etcd->token)
-		return send_password(etcd);
-	return post_request(etcd, "/v3/kv/txn", etcd->body, request_answered);
+	bool wants_token = etcd->user && !etcd->token;
+	uint64_t time = wants_token ? MAX(etcd->attr.timeout, TOKEN_TIME) : etcd->attr.timeout;
+	struct timeval limit = {(time_t)(time / TIME_S), (suseconds_t)(time % TIME_S / TIME_US)};
+
+	evtimer_add(etcd->deadline, &limit);
+	return wants_token ? send_password(etcd) : post_request(etcd, "/v3/kv/txn", etcd->body, request_answered);
 }
 
 /* Whether the end of a request is that of the one that is waited for. */
@@ -242,9 +251,6 @@ static void too_late(evutil_socket_t fd, short what, void *arg)
 
 int etcd_send(struct etcd *etcd, const struct cluster_txn *txn, etcd_done_fn *done, void *arg)
 {
-	struct timeval limit = {(time_t)(etcd->attr.timeout / TIME_S),
-				(suseconds_t)(etcd->attr.timeout % TIME_S / TIME_US)};
-
 	must(!etcd->done);
 	free(etcd->body);
 	etcd->body = etcd_encode(etcd->cluster, txn);
@@ -252,7 +258,6 @@ int etcd_send(struct etcd *etcd, const struct cluster_txn *txn, etcd_done_fn *do
 		return log_fail(-ENOMEM, "etcd", "no memory for a request");
 	etcd->done = done;
 	etcd->arg = arg;
-	evtimer_add(etcd->deadline, &limit);
 	etcd->sends = true;
 	if (post_next(etcd) != 0)
 		give_up(etcd, "no memory");

@@ -53,7 +53,7 @@ struct etcd_attr {
 	const char *const *endpoints; /* http://host:port */
 	unsigned count;
 	const char *user, *password; /* NULL: none */
-	uint64_t timeout;            /* ns that an answer may take */
+	uint64_t timeout;            /* ns that an answer may take; one to a password may take longer */
 };
 
 /* Check what http://host[:port] is meant to be: 0, -EINVAL. Nothing else is an endpoint. */

@@ -160,7 +160,8 @@ END_TEST
 /*
  * Servers
  */
-enum manner { GIVES, FAILS, BABBLES, FLOODS, NEVER, WANTS_TOKEN };
+enum manner { GIVES, FAILS, BABBLES, FLOODS, NEVER, WANTS_TOKEN, FAILS_ONCE, SLOW_TOKEN };
+#define SLOW (1300 * TIME_MS) /* more than a transaction gets there, and less than a token */
 
 struct server {
 	struct evhttp *http;
@@ -185,17 +186,28 @@ static void reply(struct evhttp_request *request, int status, const char *body)
 	reply_bytes(request, status, body, strlen(body));
 }
 
+static void reply_token(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	reply(arg, 200, "{\"token\":\"t.1\"}");
+}
+
 static void serve(struct evhttp_request *request, void *arg)
 {
 	struct server *server = arg;
 	const char *token = evhttp_find_header(evhttp_request_get_input_headers(request), "Authorization");
+	static const struct timeval slow = {SLOW / TIME_S, SLOW % TIME_S / TIME_US};
 	char *flood;
 
 	ck_assert_int_eq(evhttp_request_get_command(request), EVHTTP_REQ_POST);
 	server->requests++;
 	if (strcmp(evhttp_request_get_uri(request), "/v3/auth/authenticate") == 0) {
 		server->tokens++;
-		reply(request, 200, "{\"token\":\"t.1\"}");
+		if (server->manner == SLOW_TOKEN)
+			event_base_once(base, -1, EV_TIMEOUT, reply_token, request, &slow);
+		else
+			reply_token(-1, 0, request);
 		return;
 	}
 	ck_assert_str_eq(evhttp_request_get_uri(request), "/v3/kv/txn");
@@ -215,6 +227,14 @@ static void serve(struct evhttp_request *request, void *arg)
 		free(flood);
 		break;
 	case NEVER:
+		break;
+	case FAILS_ONCE:
+	case SLOW_TOKEN:
+		ck_assert(token && strcmp(token, "t.1") == 0);
+		if (server->manner == FAILS_ONCE && server->requests == 2)
+			reply(request, 503, "{\"error\":\"etcdserver: request timed out\"}");
+		else
+			reply(request, 200, GOOD);
 		break;
 	case WANTS_TOKEN:
 		if (token && strcmp(token, "t.1") == 0 && server->tokens > 1)
@@ -363,6 +383,32 @@ START_TEST(test_token)
 }
 END_TEST
 
+/* It is kept when a server fails otherwise; and the time for it is longer than that for a transaction. */
+START_TEST(test_token_kept)
+{
+	static const enum manner manners[] = {FAILS_ONCE, SLOW_TOKEN};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(manners); i++) {
+		bool slow = manners[i] == SLOW_TOKEN;
+		struct server server;
+		const char *urls[1];
+		struct etcd *etcd;
+
+		base = event_base_new();
+		start(&server, manners[i]);
+		urls[0] = server.url;
+		etcd = open_at(urls, 1, slow ? TIME_S : 60 * TIME_S, "rdmad");
+		ck_assert_int_eq(ask(etcd), slow);
+		ck_assert(ask(etcd));
+		ck_assert_uint_eq(server.tokens, 1);
+		ck_assert_uint_eq(server.requests, 3);
+		etcd_close(etcd);
+		evhttp_free(server.http);
+		event_base_free(base);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("etcd");
@@ -377,5 +423,6 @@ int main(void)
 	tcase_add_test(c, test_turns);
 	tcase_add_test(c, test_late);
 	tcase_add_test(c, test_token);
+	tcase_add_test(c, test_token_kept);
 	return suite_run(suite);
 }

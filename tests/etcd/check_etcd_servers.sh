@@ -1,24 +1,48 @@
 #!/bin/bash
-# check_etcd_servers.sh: three rdmads that agree by a real etcd. Tables are applied under load, a node is killed, one is stopped and goes
-# on, etcd is away for a while: what clients read is always what was written last, and slots get another server in time.
+# check_etcd_servers.sh: three rdmads that agree by a real etcd, which wants a password, and TLS of one of them. Tables are
+# applied under load, a node is killed, one is stopped and goes on, etcd is away for a while: what clients read is always
+# what was written last, and slots get another server in time.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-need etcd jq python3
+need etcd etcdctl jq openssl python3
 
 nodes=(a b c)
 mapfile -t ports < <(python3 -c '
 import socket
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(8)]
+held = [socket.create_server(("127.0.0.1", 0)) for _ in range(10)]
 print(*(s.getsockname()[1] for s in held), sep="\n")')
 url=http://127.0.0.1:${ports[6]}
 pids=()
 
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=etcd -addext subjectAltName=IP:127.0.0.1 -keyout "$dir/tls.key" \
+	-out "$dir/tls.pem" 2>"$dir/err" || give_up "no certificate: $(cat "$dir/err")"
+# A token is good for two seconds in which nobody shows it.
 start_etcd() {
-	etcd --data-dir "$dir/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" \
-		--listen-peer-urls "http://127.0.0.1:${ports[7]}" >>"$dir/etcd.log" 2>&1 &
+	etcd --data-dir "$dir/etcd" --listen-client-urls "$url,https://127.0.0.1:${ports[8]}" --advertise-client-urls "$url" \
+		--listen-peer-urls "http://127.0.0.1:${ports[7]}" --cert-file "$dir/tls.pem" --key-file "$dir/tls.key" \
+		--auth-token-ttl 2 >>"$dir/etcd.log" 2>&1 &
 	etcd=$!
 	clients+=("$etcd")
 }
+
+# As rdmad-cluster(7) has it. Where there is no stunnel, all go without TLS.
+urls=("$url" "$url" "$url")
+if command -v stunnel >/dev/null; then
+	urls[1]=http://127.0.0.1:${ports[9]}
+	cat >"$dir/stunnel.conf" <<-CONF
+		foreground = yes
+		pid =
+		[etcd]
+		client = yes
+		accept = 127.0.0.1:${ports[9]}
+		connect = 127.0.0.1:${ports[8]}
+		CAfile = $dir/tls.pem
+		verifyChain = yes
+		checkIP = 127.0.0.1
+	CONF
+	stunnel "$dir/stunnel.conf" >"$dir/stunnel.log" 2>&1 &
+	clients+=("$!")
+fi
 
 # start NUMBER [STATE]
 start() {
@@ -31,15 +55,16 @@ start() {
 		services = ["kv", "resp"];
 		kv = { memory = "32M"; };
 		resp = { listen = ["127.0.0.1:${ports[$1 + 3]}"]; };
-		cluster = { engine = "etcd"; endpoints = ["$url"]; name = "kv"; node = "$node"; period = "4s"; spread_after = "5s";
-			state = "$dir/$node.state"; };
+		cluster = { engine = "etcd"; endpoints = ["${urls[$1]}"]; name = "kv"; node = "$node"; period = "4s"; spread_after = "5s";
+			state = "$dir/$node.state"; user = "rdmad"; password_file = "$dir/password"; };
 	CONF
 	"$rdmad" -c "$dir/$node.conf" >>"$dir/$node.log" 2>&1 &
 	pids[$1]=$!
 	clients+=("${pids[$1]}")
 }
 
-show() { "$rdmactl" cluster show --name kv --etcd "$url" "$@" 2>>"$dir/show.err"; }
+as=(--etcd "$url" --user rdmad --password-file "$dir/password")
+show() { "$rdmactl" cluster show --name kv "${as[@]}" "$@" 2>>"$dir/show.err"; }
 # of NODE MEMBER: what etcd has of a node.
 of() { show --json | jq -r --arg node "$1" ".nodes[] | select(.node == \$node).$2"; }
 epoch() { show --json | jq -r .epoch; }
@@ -47,7 +72,7 @@ epoch() { show --json | jq -r .epoch; }
 says() { "$rdmactl" --control "$dir/${nodes[$1]}.sock" status --json 2>/dev/null | jq -r ".engine.$2"; }
 # all_serve EPOCH: every node serves by that table, or a later one.
 all_serve() { show --json | jq -e --argjson epoch "$1" 'all(.nodes[]; .state == "member" and .epoch >= $epoch and .waits_for == 0)' >/dev/null; }
-apply() { "$rdmactl" cluster apply "$1" --etcd "$url" >"$dir/out" 2>"$dir/err"; }
+apply() { "$rdmactl" cluster apply "$1" "${as[@]}" >"$dir/out" 2>"$dir/err"; }
 # plan WORD...: the next table of the one that is there, in $dir/next
 plan() { show --text >"$dir/now" && "$rdmactl" cluster plan "$dir/now" "$@" >"$dir/next" 2>/dev/null; }
 # change WORD...: plan and apply, until nothing is in the way of it.
@@ -56,11 +81,24 @@ change() {
 	wait_for "a table after: $*" changed "$@"
 }
 
+# The user of etcd and its rights are made as rdmad-cluster(7) has it.
+admin() { ETCDCTL_API=3 etcdctl --endpoints "$url" "$@" >>"$dir/etcdctl.log" 2>&1; }
+(umask 077 && echo secret >"$dir/password")
 start_etcd
+wait_for "etcd" admin endpoint health
+{ admin user add root:other && admin user grant-role root root && admin user add rdmad:secret && admin role add rdmad &&
+	admin role grant-permission rdmad --prefix=true readwrite /rdmad/kv/ && admin user grant-role rdmad rdmad && admin auth enable; } ||
+	{ cat "$dir/etcdctl.log" >&2; give_up "no users of etcd"; }
+refuses() { ends 3 "$1" "$rdmactl" cluster show --etcd "$url" "${@:2}"; }
+refuses "status 400: etcdserver: user name is empty" --name kv
+echo wrong >"$dir/wrong"
+refuses "status 400: etcdserver: authentication failed, invalid user ID or password" --name kv --user rdmad --password-file "$dir/wrong"
+refuses "status 403: etcdserver: permission denied" --name other --user rdmad --password-file "$dir/password"
+ends 2 "TLS is not spoken here: have stunnel speak it" "$rdmactl" cluster show --etcd "https://127.0.0.1:${ports[8]}"
 for i in 0 1 2; do start $i; done
 serves() { [[ $(says "$1" state) == "$2" ]]; }
 for i in 0 1 2; do wait_for "${nodes[i]} as a member" serves $i beating; done
-"$rdmactl" cluster show --name kv --etcd "$url" >"$dir/out" 2>"$dir/err"
+"$rdmactl" cluster show --name kv "${as[@]}" >"$dir/out" 2>"$dir/err"
 [[ $? == 4 ]] && grep -q 'has no table of cluster kv' "$dir/err" || fail "show without a table"
 
 specs=()
@@ -110,6 +148,7 @@ kill -STOP "${pids[1]}"
 wait_for "b out, and its slots elsewhere" spread b
 kill -CONT "${pids[1]}"
 wait_for "b again" serves 1 beating
+logged "invalid auth token" "$dir/b.log" # which was asked for again
 change add
 wait_for "slots of all" all_serve "$(epoch)"
 
