@@ -33,11 +33,19 @@ enum fault {
 };
 
 /* What a request is for, */
-enum purpose { A_LOOK, A_BEAT, A_NEWS /* a beat that says another epoch */, AN_OUT, A_TABLE, PURPOSES };
+enum purpose {
+	A_LOOK,
+	A_BEAT,
+	A_NEWS /* a beat of another epoch */,
+	A_RETURN /* of a node that is out */,
+	AN_OUT,
+	A_TABLE,
+	PURPOSES
+};
 /* what becomes of it, and of what it brings, */
 enum moment { IT_LEAVES, IT_IS_DONE, IT_IS_ANSWERED, A_WISH_COMES, IT_IS_ADOPTED, MOMENTS };
 /* and what can happen to a process then. */
-enum blow { DIES, STANDS, STANDS_LONG, LOSES_FROM, LOSES_TO, ASKS_STUCK, RUNS_TWICE, BLOWS };
+enum blow { DIES, STANDS, STANDS_LONG, LOSES_FROM, LOSES_TO, ASKS_STUCK, RUNS_TWICE, IS_LATE, BLOWS };
 
 struct world;
 struct process;
@@ -101,8 +109,11 @@ struct world {
 		enum purpose purpose;
 		enum moment moment;
 		enum blow blow;
-		bool other; /* hits not the one that asked */
+		bool other;       /* hits not the one that asked */
+		unsigned percent; /* of those moments */
 	} aim;
+	bool hasty; /* an operator */
+	bool late;  /* the request that is sent */
 	uint64_t random, now, order;
 	struct event heap[EVENTS];
 	unsigned events;
@@ -255,6 +266,8 @@ static enum purpose purpose_of(const struct world *w, const struct cluster_txn *
 		return A_TABLE;
 	if (txn->node[1] - '0' != (int)from->node)
 		return AN_OUT;
+	if (w->key[from->node].out)
+		return A_RETURN;
 	cluster_entry_parse(txn->value, txn->length, &entry);
 	return entry.epoch == w->key[from->node].epoch ? A_BEAT : A_NEWS;
 }
@@ -370,8 +383,9 @@ static void send_request(struct world *w, struct process *from, const struct clu
 	request->from = from;
 	request->number = from ? from->asked : 0;
 	request->purpose = purpose_of(w, txn, from);
-	at(w, hop_time(w), arrived, request, 0);
+	w->late = false;
 	moment(w, IT_LEAVES, request->purpose, from, request->txn.node);
+	at(w, hop_time(w) + (w->late ? between(w, TIME_S / 4, 3 * TIME_S) : 0), arrived, request, 0);
 }
 
 /* Change what is served: what is lost and what is gained begins empty. */
@@ -533,6 +547,9 @@ static void strike(struct world *w, struct process *p, enum blow blow)
 		for (unsigned i = 0; i < PROCESSES; i++)
 			w->at_stuck[i] = p == &w->process[i] || chance(w, 50);
 		break;
+	case IS_LATE:
+		w->late = true;
+		break;
 	default:
 		run_twice(w, p->node);
 	}
@@ -541,7 +558,7 @@ static void strike(struct world *w, struct process *p, enum blow blow)
 /* What the world aims at may be here. `node`: whose key was asked for; p: the process that asked, NULL: an operator. */
 static void moment(struct world *w, enum moment moment, enum purpose purpose, struct process *p, const char *node)
 {
-	if (!w->aimed || moment != w->aim.moment || purpose != w->aim.purpose || !chance(w, 30))
+	if (!w->aimed || moment != w->aim.moment || purpose != w->aim.purpose || !chance(w, w->aim.percent))
 		return;
 	if (w->aim.other || !p)
 		p = &w->process[node && p && node[1] - '0' != (int)p->node ? (uint64_t)(node[1] - '0')
@@ -582,7 +599,9 @@ static void change_table(struct world *w, void *arg, uint64_t number)
 	bool settled[CLUSTER_NODES] = {false}, gone[CLUSTER_NODES] = {false};
 	struct cluster_txn txn = {.compares = 1, .value = text};
 
-	at(w, between(w, TIME_S, (w->fault == FAULT_KEEP ? 3 : 12) * TIME_S), change_table, arg, number);
+	at(w,
+	   w->hasty ? between(w, TIME_S / 5, TIME_S) : between(w, TIME_S, (w->fault == FAULT_KEEP ? 3 : 12) * TIME_S),
+	   change_table, arg, number);
 	ck_assert_int_eq(cluster_parse("table", w->text[w->tables], strlen(w->text[w->tables]), &now), 0);
 	next = now;
 	next.epoch++;
@@ -644,6 +663,8 @@ static struct world *run(uint64_t seed, enum fault fault, unsigned manner)
 	w->aim.moment = (enum moment)below(w, MOMENTS);
 	w->aim.blow = (enum blow)below(w, BLOWS);
 	w->aim.other = chance(w, 50);
+	w->aim.percent = chance(w, 50) ? 30 : 90;
+	w->hasty = w->aimed && chance(w, 50);
 	w->revision = w->text_revision[1] = 1;
 	w->tables = 1;
 	w->text[1] = strdup(first);
