@@ -8,7 +8,7 @@
 # Prints a table of what there was. A run that fails is named by its seed, and leaves its logs in KEEP, if that is a folder.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-need etcd ip unshare nsenter jq python3
+need etcd etcdctl ip unshare nsenter jq python3
 alone=(unshare -rnm --pid --fork --mount-proc --kill-child)
 "${alone[@]}" true 2>/dev/null || { echo "$test_name: no namespaces here"; exit 77; }
 "${alone[@]}" sh -c 'ip link add br0 type bridge && ip link add v0 type veth peer name v1' 2>"$dir/err" || {

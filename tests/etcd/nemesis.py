@@ -2,7 +2,7 @@
 own, in one that is this process's. For so long, processes are killed, stopped and started again, packets of a pair
 are lost on one way or both, and tables are applied. Meanwhile clients write a history of some keys, and all servers are
 asked which slots they answer for, on a way that is never cut. Prints what there was, as JSON; what was wrong stands on
-stderr. Exit status 1: something was wrong."""
+stderr. Exit status 1: something was wrong. With a seed that is odd, etcd wants a password."""
 import json
 import os
 import random
@@ -23,10 +23,14 @@ KEYS = 12  # of the history, and as many others
 PATIENCE = 60
 NOWHERE = "02:00:00:00:ff:ff"
 URLS = ",".join(f"http://10.77.0.{NUMBER[e]}:2379" for e in ETCDS)
+USERS = ("user add root:other", "user grant-role root root", "user add rdmad:secret", "role add rdmad",
+         "role grant-permission rdmad --prefix=true readwrite /rdmad/kv/", "user grant-role rdmad rdmad", "auth enable")
 TABLE = "rdmad-cluster 1\nname kv\nepoch {}\n"
 
 seed, seconds, folder, rdmad, rdmactl, history_program = int(sys.argv[1]), float(sys.argv[2]), *sys.argv[3:]
 draw = random.Random(seed)
+has_users = seed % 2 == 1
+engine = ["--etcd", URLS, *(["--user", "rdmad", "--password-file", f"{folder}/password"] if has_users else [])]
 counts = dict.fromkeys(("kills", "stops", "cuts", "tables", "refused_tables", "looks", "answers", "two_owners"), 0)
 failures = []
 over = threading.Event()
@@ -142,19 +146,20 @@ class Process:
 def make_etcd(name):
     clients, peers = (f"http://{address(name)}:{port}" for port in (2379, 2380))
     return Process(name, "etcd", "--name", name, "--data-dir", f"{folder}/{name}", "--heartbeat-interval", "50",
-                   "--election-timeout", "500", "--listen-client-urls", clients, "--advertise-client-urls", clients,
+                   "--election-timeout", "500", "--bcrypt-cost", "4", "--auth-token-ttl", "2", "--listen-client-urls", clients, "--advertise-client-urls", clients,
                    "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
                    "--initial-cluster", ",".join(f"{e}=http://{address(e)}:2380" for e in ETCDS))
 
 
 def make_node(name):
     first = NODES.index(name)
+    user = f'user = "rdmad"; password_file = "{folder}/password";' if has_users else ""
     urls = ", ".join(f'"{url}"' for url in URLS.split(",")[first:] + URLS.split(",")[:first])
     with open(f"{folder}/{name}.conf", "w", encoding="utf-8") as file:
         file.write(f'listen = ["tcp://{address(name)}:7471"]; unix_socket = "{folder}/{name}.rdmad"; insecure = true;\n'
                    f'control = {{ socket = "{folder}/{name}.sock"; }}; workers = 1; services = ["kv", "resp"];\n'
                    f'kv = {{ memory = "32M"; }}; resp = {{ listen = ["{address(name)}:6379"]; }};\n'
-                   f'cluster = {{ engine = "etcd"; endpoints = [{urls}]; name = "kv"; node = "{name}";\n'
+                   f'cluster = {{ engine = "etcd"; endpoints = [{urls}]; name = "kv"; node = "{name}"; {user}\n'
                    f'            period = "{PERIOD}"; spread_after = "{SPREAD}"; state = "{folder}/{name}.state"; }};\n')
     return Process(name, rdmad, "-c", f"{folder}/{name}.conf")
 
@@ -215,14 +220,14 @@ def read_table(text):
 def apply_table(text):
     with open(f"{folder}/table", "w", encoding="utf-8") as file:
         file.write(text)
-    done = ctl("cluster", "apply", f"{folder}/table", "--etcd", URLS)
+    done = ctl("cluster", "apply", f"{folder}/table", *engine)
     return done is not None and done.returncode == 0
 
 
 def operate(mine):
     """An operator: a table with some ranges elsewhere, or with a node less, again and again."""
     while not over.wait(mine.uniform(0.2, 1.5)):
-        shown = ctl("cluster", "show", "--name", "kv", "--etcd", URLS, "--text")
+        shown = ctl("cluster", "show", "--name", "kv", *engine, "--text")
         if shown is None or shown.returncode:
             continue
         epoch, owner = read_table(shown.stdout)
@@ -378,10 +383,22 @@ class Nemesis:
 
 # --- a run
 
+def make_users():
+    with open(f"{folder}/password", "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        file.write("secret\n")
+    for words in USERS:
+        done = subprocess.run(["etcdctl", "--endpoints", URLS, *words.split()], env={**os.environ, "ETCDCTL_API": "3"},
+                              capture_output=True, text=True, check=False)
+        if done.returncode:
+            fail(f"etcdctl {words}: {done.stderr}")
+            return False
+    return True
+
+
 def begin():
     for name in ETCDS:
         processes[name].start()
-    if not wait_for("a leader of etcd", leader):
+    if not wait_for("a leader of etcd", leader) or (has_users and not make_users()):
         return False
     for name in NODES:
         processes[name].start()
