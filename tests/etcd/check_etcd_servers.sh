@@ -25,8 +25,8 @@ start_etcd() {
 	clients+=("$etcd")
 }
 
-# As rdmad-cluster(7) has it. Where there is no stunnel, all go without TLS.
-urls=("$url" "$url" "$url")
+# As rdmad-cluster(7) has it. Where there is no stunnel, all go without TLS. One has an address where nobody is, too.
+urls=("$url" "$url" "http://127.0.0.1:1\", \"$url")
 if command -v stunnel >/dev/null; then
 	urls[1]=http://127.0.0.1:${ports[9]}
 	cat >"$dir/stunnel.conf" <<-CONF
@@ -178,5 +178,8 @@ cat "$dir/history"
 
 kill -TERM "${pids[1]}" "${pids[2]}"
 wait "${pids[1]}" "${pids[2]}"
+# It was started twice; and says of an address once that nobody is there, until another one answers.
+said=$(grep -c "http://127.0.0.1:1: it cannot be reached" "$dir/c.log")
+((said > 0 && said <= 2 + $(grep -c "engine: $url answers" "$dir/c.log"))) || fail "a fault is said $said times"
 for node in "${nodes[@]}"; do grep -E '^error|ERROR|Sanitizer' "$dir/$node.log" && fail "$node's log"; done
 conclude
