@@ -37,7 +37,8 @@ struct engine {
 	bool asks;
 	uint64_t asked, lost, heard; /* transactions, those without an answer; when the last answer came */
 	enum cluster_member_state state;
-	char fault[512]; /* that was logged */
+	uint64_t said[SETTING_LIST_MAX]; /* hashes of faults that were logged since the last answer */
+	unsigned saids;
 };
 
 static const char *const states[] = {[CLUSTER_LOOKING] = "looking",
@@ -119,18 +120,23 @@ static void say_state(struct engine *engine)
  */
 static void engine_turn(void *arg);
 
-/* What an endpoint says is logged once, and when it is another. */
+/* What is wrong with each endpoint is logged once, until one answers. */
 static void say_fault(struct engine *engine)
 {
 	const char *fault = etcd_fault(engine->etcd);
+	uint64_t hash = hash_bytes(fault, strlen(fault));
 
-	if (strcmp(fault, engine->fault) == 0)
+	if (!*fault) {
+		if (engine->saids)
+			log_info("engine", "%s answers", etcd_endpoint(engine->etcd));
+		engine->saids = 0;
 		return;
-	if (*fault)
-		log_warn("engine", "%s", fault);
-	else
-		log_info("engine", "%s answers", etcd_endpoint(engine->etcd));
-	snprintf(engine->fault, sizeof(engine->fault), "%s", fault);
+	}
+	for (unsigned i = 0; i < MIN(engine->saids, SETTING_LIST_MAX); i++)
+		if (engine->said[i] == hash)
+			return;
+	engine->said[engine->saids++ % SETTING_LIST_MAX] = hash;
+	log_warn("engine", "%s", fault);
 }
 
 static void txn_answered(void *arg, struct etcd_answer *answer)

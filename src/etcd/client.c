@@ -11,6 +11,7 @@
 #define PORT 2379
 #define HEADERS (16 * KIB)
 #define FAULT 512
+#define NO_USERS 412            /* the status of an answer to a password: etcd has no use for it */
 #define TOKEN_TIME (2 * TIME_S) /* for a token, at least: etcd computes for a while on a password */
 
 struct endpoint {
@@ -168,39 +169,45 @@ static int post_request(struct etcd *etcd, const char *path, const char *body,
 	return -ENOMEM;
 }
 
+static void set_deadline(struct etcd *etcd, uint64_t time)
+{
+	struct timeval limit = {(time_t)(time / TIME_S), (suseconds_t)(time % TIME_S / TIME_US)};
+
+	evtimer_add(etcd->deadline, &limit);
+}
+
 static int send_password(struct etcd *etcd)
 {
 	json_t *json = json_pack("{s:s, s:s}", "name", etcd->user, "password", etcd->password);
 	char *body = json ? json_dumps(json, JSON_COMPACT) : NULL;
-	int rc = body ? post_request(etcd, "/v3/auth/authenticate", body, password_answered) : -ENOMEM;
+	int rc;
 
+	set_deadline(etcd, MAX(etcd->attr.timeout, TOKEN_TIME));
+	rc = body ? post_request(etcd, "/v3/auth/authenticate", body, password_answered) : -ENOMEM;
 	json_decref(json);
 	free(body);
 	return rc;
 }
 
-/* The next request of the transaction, which has a time of its own. */
-static int post_next(struct etcd *etcd)
+static int send_transaction(struct etcd *etcd)
 {
-	bool wants_token = etcd->user && !etcd->token;
-	uint64_t time = wants_token ? MAX(etcd->attr.timeout, TOKEN_TIME) : etcd->attr.timeout;
-	struct timeval limit = {(time_t)(time / TIME_S), (suseconds_t)(time % TIME_S / TIME_US)};
-
-	evtimer_add(etcd->deadline, &limit);
-	return wants_token ? send_password(etcd) : post_request(etcd, "/v3/kv/txn", etcd->body, request_answered);
+	set_deadline(etcd, etcd->attr.timeout);
+	return post_request(etcd, "/v3/kv/txn", etcd->body, request_answered);
 }
 
-/* Whether the end of a request is that of the one that is waited for. */
-static bool is_ours(struct etcd *etcd, struct evhttp_request *request)
+/* Whether the end of a request is that of the one that is waited for, with status 200, or the other one. */
+static bool is_ours(struct etcd *etcd, struct evhttp_request *request, int other)
 {
+	int status = request ? evhttp_request_get_response_code(request) : 0;
+
 	if (!etcd->done || (request && request != etcd->request))
 		return false;
 	etcd->request = NULL;
-	if (!request || !evhttp_request_get_response_code(request)) {
+	if (!status) {
 		give_up(etcd, "it cannot be reached, or ended the connection");
 		return false;
 	}
-	if (evhttp_request_get_response_code(request) != 200) {
+	if (status != 200 && status != other) {
 		give_up_status(etcd, request);
 		return false;
 	}
@@ -214,8 +221,13 @@ static void password_answered(struct evhttp_request *request, void *arg)
 	size_t length;
 	json_t *json;
 
-	if (!is_ours(etcd, request))
+	if (!is_ours(etcd, request, NO_USERS))
 		return;
+	if (evhttp_request_get_response_code(request) == NO_USERS) {
+		if (send_transaction(etcd) != 0)
+			give_up(etcd, "no memory");
+		return;
+	}
 	body = take_body(request, &length);
 	json = body ? json_loadb(body, length, 0, NULL) : NULL;
 	token = json_string_value(json_object_get(json, "token"));
@@ -224,7 +236,7 @@ static void password_answered(struct evhttp_request *request, void *arg)
 	json_decref(json);
 	if (!etcd->token)
 		give_up(etcd, "it gave no token");
-	else if (post_next(etcd) != 0)
+	else if (send_transaction(etcd) != 0)
 		give_up(etcd, "no memory");
 }
 
@@ -232,7 +244,7 @@ static void request_answered(struct evhttp_request *request, void *arg)
 {
 	struct etcd *etcd = arg;
 
-	if (is_ours(etcd, request))
+	if (is_ours(etcd, request, 200))
 		finish_request(etcd, request);
 }
 
@@ -259,7 +271,7 @@ int etcd_send(struct etcd *etcd, const struct cluster_txn *txn, etcd_done_fn *do
 	etcd->done = done;
 	etcd->arg = arg;
 	etcd->sends = true;
-	if (post_next(etcd) != 0)
+	if ((etcd->user && !etcd->token ? send_password(etcd) : send_transaction(etcd)) != 0)
 		give_up(etcd, "no memory");
 	etcd->sends = false;
 	return 0;

@@ -160,7 +160,7 @@ END_TEST
 /*
  * Servers
  */
-enum manner { GIVES, FAILS, BABBLES, FLOODS, NEVER, WANTS_TOKEN, FAILS_ONCE, SLOW_TOKEN };
+enum manner { GIVES, FAILS, BABBLES, FLOODS, NEVER, WANTS_TOKEN, FAILS_ONCE, SLOW_TOKEN, NO_USERS };
 #define SLOW (1300 * TIME_MS) /* more than a transaction gets there, and less than a token */
 
 struct server {
@@ -206,6 +206,8 @@ static void serve(struct evhttp_request *request, void *arg)
 		server->tokens++;
 		if (server->manner == SLOW_TOKEN)
 			event_base_once(base, -1, EV_TIMEOUT, reply_token, request, &slow);
+		else if (server->manner == NO_USERS)
+			reply(request, 412, "{\"error\":\"etcdserver: authentication is not enabled\"}");
 		else
 			reply_token(-1, 0, request);
 		return;
@@ -227,6 +229,10 @@ static void serve(struct evhttp_request *request, void *arg)
 		free(flood);
 		break;
 	case NEVER:
+		break;
+	case NO_USERS:
+		ck_assert_ptr_null(token);
+		reply(request, 200, GOOD);
 		break;
 	case FAILS_ONCE:
 	case SLOW_TOKEN:
@@ -409,6 +415,30 @@ START_TEST(test_token_kept)
 }
 END_TEST
 
+/* Where etcd has no users yet, it goes without; and with one when it has. */
+START_TEST(test_token_later)
+{
+	struct server server;
+	const char *urls[1];
+	struct etcd *etcd;
+
+	base = event_base_new();
+	start(&server, NO_USERS);
+	urls[0] = server.url;
+	etcd = open_at(urls, 1, 60 * TIME_S, "rdmad");
+	ck_assert(ask(etcd));
+	ck_assert(ask(etcd));
+	server.manner = WANTS_TOKEN;
+	ck_assert(ask(etcd));
+	ck_assert(ask(etcd));
+	ck_assert_uint_eq(server.tokens, 3);
+	ck_assert_uint_eq(server.requests, 7);
+	etcd_close(etcd);
+	evhttp_free(server.http);
+	event_base_free(base);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("etcd");
@@ -424,5 +454,6 @@ int main(void)
 	tcase_add_test(c, test_late);
 	tcase_add_test(c, test_token);
 	tcase_add_test(c, test_token_kept);
+	tcase_add_test(c, test_token_later);
 	return suite_run(suite);
 }

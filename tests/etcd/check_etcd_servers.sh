@@ -25,8 +25,8 @@ start_etcd() {
 	clients+=("$etcd")
 }
 
-# As rdmad-cluster(7) has it. Where there is no stunnel, all go without TLS.
-urls=("$url" "$url" "$url")
+# As rdmad-cluster(7) has it. Where there is no stunnel, all go without TLS. One has an address where nobody is, too.
+urls=("$url" "$url" "http://127.0.0.1:1\", \"$url")
 if command -v stunnel >/dev/null; then
 	urls[1]=http://127.0.0.1:${ports[9]}
 	cat >"$dir/stunnel.conf" <<-CONF
@@ -87,17 +87,19 @@ admin() { ETCDCTL_API=3 etcdctl --endpoints "$url" "$@" >>"$dir/etcdctl.log" 2>&
 start_etcd
 wait_for "etcd" admin endpoint health
 { admin user add root:other && admin user grant-role root root && admin user add rdmad:secret && admin role add rdmad &&
-	admin role grant-permission rdmad --prefix=true readwrite /rdmad/kv/ && admin user grant-role rdmad rdmad && admin auth enable; } ||
+	admin role grant-permission rdmad --prefix=true readwrite /rdmad/kv/ && admin user grant-role rdmad rdmad; } ||
 	{ cat "$dir/etcdctl.log" >&2; give_up "no users of etcd"; }
+for i in 0 1 2; do start $i; done
+serves() { [[ $(says "$1" state) == "$2" ]]; }
+for i in 0 1 2; do wait_for "${nodes[i]} as a member" serves $i beating; done
+# From here on it wants the password.
+admin auth enable || give_up "no users of etcd: $(cat "$dir/etcdctl.log")"
 refuses() { ends 3 "$1" "$rdmactl" cluster show --etcd "$url" "${@:2}"; }
 refuses "status 400: etcdserver: user name is empty" --name kv
 echo wrong >"$dir/wrong"
 refuses "status 400: etcdserver: authentication failed, invalid user ID or password" --name kv --user rdmad --password-file "$dir/wrong"
 refuses "status 403: etcdserver: permission denied" --name other --user rdmad --password-file "$dir/password"
 ends 2 "TLS is not spoken here: have stunnel speak it" "$rdmactl" cluster show --etcd "https://127.0.0.1:${ports[8]}"
-for i in 0 1 2; do start $i; done
-serves() { [[ $(says "$1" state) == "$2" ]]; }
-for i in 0 1 2; do wait_for "${nodes[i]} as a member" serves $i beating; done
 "$rdmactl" cluster show --name kv "${as[@]}" >"$dir/out" 2>"$dir/err"
 [[ $? == 4 ]] && grep -q 'has no table of cluster kv' "$dir/err" || fail "show without a table"
 
@@ -178,5 +180,8 @@ cat "$dir/history"
 
 kill -TERM "${pids[1]}" "${pids[2]}"
 wait "${pids[1]}" "${pids[2]}"
+# It was started twice; and says of an address once that nobody is there, until another one answers.
+said=$(grep -c "http://127.0.0.1:1: it cannot be reached" "$dir/c.log")
+((said > 0 && said <= 2 + $(grep -c "engine: $url answers" "$dir/c.log"))) || fail "a fault is said $said times"
 for node in "${nodes[@]}"; do grep -E '^error|ERROR|Sanitizer' "$dir/$node.log" && fail "$node's log"; done
 conclude
