@@ -21,25 +21,37 @@ __attribute__((constructor)) static void fill(void)
 			crc[n][b] = (uint16_t)(crc[n - 1][b] << 8 ^ crc[0][crc[n - 1][b] >> 8]);
 }
 
-static unsigned crc_key(const uint8_t *at, size_t len)
+static inline unsigned crc_step(const uint8_t at[static SLICES], unsigned rest)
+{
+	return crc[7][at[0] ^ rest >> 8] ^ crc[6][at[1] ^ (rest & 255)] ^ crc[5][at[2]] ^ crc[4][at[3]] ^
+	       crc[3][at[4]] ^ crc[2][at[5]] ^ crc[1][at[6]] ^ crc[0][at[7]];
+}
+
+/* What is no whole step comes first: its bytes do not wait for each other. */
+static inline unsigned crc_key(const uint8_t *at, size_t len)
 {
 	unsigned rest = 0;
 
-	for (; len >= SLICES; at += SLICES, len -= SLICES)
-		rest = crc[7][at[0] ^ rest >> 8] ^ crc[6][at[1] ^ (rest & 255)] ^ crc[5][at[2]] ^ crc[4][at[3]] ^
-		       crc[3][at[4]] ^ crc[2][at[5]] ^ crc[1][at[6]] ^ crc[0][at[7]];
-	while (len--)
-		rest = (rest << 8 & 0xffff) ^ crc[0][rest >> 8 ^ *at++];
+	for (size_t first = len % SLICES; first--; at++)
+		rest ^= crc[first][*at];
+	for (len /= SLICES; len--; at += SLICES)
+		rest = crc_step(at, rest);
 	return rest;
+}
+
+/* Of what is between the braces, the first of which is there. */
+static __attribute__((noinline)) unsigned slot_between(const uint8_t *at, size_t len, const uint8_t *open)
+{
+	const uint8_t *close = memchr(open + 1, '}', len - (size_t)(open + 1 - at));
+
+	if (close && close > open + 1)
+		return crc_key(open + 1, (size_t)(close - open - 1)) % CLUSTER_SLOTS;
+	return crc_key(at, len) % CLUSTER_SLOTS;
 }
 
 unsigned cluster_slot(const void *key, size_t len)
 {
-	const uint8_t *at = key, *open = len ? memchr(at, '{', len) : NULL, *close = NULL;
+	const uint8_t *open = len ? memchr(key, '{', len) : NULL;
 
-	if (open)
-		close = memchr(open + 1, '}', len - (size_t)(open + 1 - at));
-	if (close && close > open + 1)
-		return crc_key(open + 1, (size_t)(close - open - 1)) % CLUSTER_SLOTS;
-	return crc_key(at, len) % CLUSTER_SLOTS;
+	return unlikely(open) ? slot_between(key, len, open) : crc_key(key, len) % CLUSTER_SLOTS;
 }

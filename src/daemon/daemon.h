@@ -240,7 +240,8 @@ struct daemon_fabric {
 
 struct missing {
 	const struct fabric_transport *transport;
-	char address[128], reason[256];
+	char address[128], reason[256]; /* address "": all of the transport */
+	bool waits;                     /* it was listened on, or is for this transport alone: until a device has it */
 };
 
 #define MISSING_MAX (FABRIC_TRANSPORTS * (SETTING_LIST_MAX + 1))
@@ -270,7 +271,7 @@ const char *fabrics_reason(const struct daemon *daemon, const struct fabric_tran
 char *fabrics_rdma_addresses(char *buf, size_t size);
 /* What is missing already stays as it is. */
 void fabrics_add_missing(struct daemon *daemon, const struct fabric_transport *transport, const char *address,
-			 const char *reason);
+			 const char *reason, bool waits);
 void fabrics_drop_missing(struct daemon *daemon, const struct fabric_transport *transport, const char *address);
 /* Now and then: a transport is not missing any more that has got its first device. */
 void fabrics_tick(struct daemon *daemon);
@@ -416,6 +417,7 @@ struct listener {
 	char address[256];
 	bool exposed;                 /* other machines reach it */
 	bool told;                    /* has listened before */
+	bool only;                    /* nothing but this transport was asked for there */
 	bool native;                  /* takes requests of rdmad's own clients */
 	const struct service *stream; /* for requests of Valkey's clients, which have no magic; NULL: it takes none */
 };

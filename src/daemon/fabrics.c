@@ -13,7 +13,7 @@
 #define FACTS_EVERY 3 /* of these turns */
 
 static void keep_missing(struct daemon *d, const struct fabric_transport *transport, const char *address,
-			 const char *reason)
+			 const char *reason, bool waits)
 {
 	struct missing *m;
 
@@ -21,17 +21,18 @@ static void keep_missing(struct daemon *d, const struct fabric_transport *transp
 		return;
 	m = &d->missing[d->missings++];
 	m->transport = transport;
+	m->waits = waits;
 	snprintf(m->address, sizeof(m->address), "%s", address);
 	snprintf(m->reason, sizeof(m->reason), "%s", reason);
 }
 
 void fabrics_add_missing(struct daemon *d, const struct fabric_transport *transport, const char *address,
-			 const char *reason)
+			 const char *reason, bool waits)
 {
 	for (unsigned i = 0; i < d->missings; i++)
 		if (d->missing[i].transport == transport && strcmp(d->missing[i].address, address) == 0)
 			return;
-	keep_missing(d, transport, address, reason);
+	keep_missing(d, transport, address, reason, waits);
 	log_info("rdmad", "%s: missing%s%s: %s", transport->name, *address ? " on " : "", address, reason);
 }
 
@@ -112,10 +113,10 @@ static int open_device(struct daemon *d, const struct fabric_transport *transpor
 		snprintf(reason, sizeof(reason), "%s", strerror(-rc));
 	if (d->config->require_rdma && !transport->processor) {
 		log_error("rdmad", "%s is required and missing: %s (RD-5003)", transport->text, reason);
-		keep_missing(d, transport, "", reason); /* for a check, which goes on */
+		keep_missing(d, transport, "", reason, false); /* for a check, which goes on */
 		return EX_UNAVAILABLE;
 	}
-	fabrics_add_missing(d, transport, "", reason);
+	fabrics_add_missing(d, transport, "", reason, true);
 	return 0;
 }
 
@@ -239,7 +240,7 @@ static int give_up(struct daemon *d, const struct daemon_fabric *f, const struct
 		return log_fail(EX_UNAVAILABLE, "rdmad", "%s is required and cannot be served: %s (RD-5003)",
 				transport->text, f->spoilt);
 	log_warn("rdmad", "going on without %s: %s", transport->text, f->spoilt);
-	fabrics_add_missing(d, transport, "", f->spoilt);
+	fabrics_add_missing(d, transport, "", f->spoilt, false);
 	return 0;
 }
 

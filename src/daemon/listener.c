@@ -163,7 +163,7 @@ static void listener_lost(struct listener *l, const char *why)
 {
 	log_error("rdmad", "%s %s: %s, and nothing listens there until it is back (RD-5008)", l->transport->name,
 		  l->address, why);
-	fabrics_add_missing(l->daemon, l->transport, l->address, why);
+	fabrics_add_missing(l->daemon, l->transport, l->address, why, true);
 	fabric_listener_close(l->handle);
 	l->handle = NULL;
 }
@@ -278,7 +278,7 @@ static void listener_waits(struct listener *l, int error)
 
 	if (atomic_load(&l->daemon->fabric[l->fabric].devices))
 		fabrics_add_missing(l->daemon, l->transport, l->address,
-				    device_reason(l->transport, error, reason, sizeof(reason)));
+				    device_reason(l->transport, error, reason, sizeof(reason)), l->only || l->told);
 }
 
 void listeners_tick(struct daemon *d)
@@ -320,6 +320,7 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 			       .transport = transport,
 			       .native = !service,
 			       .stream = service,
+			       .only = *address->scheme || service,
 			       .exposed = listen_is_exposed(sa),
 			       .len = len};
 	memcpy(&l->at, sa, len);
@@ -337,7 +338,7 @@ static int listen_on(struct daemon *d, const struct fabric_transport *transport,
 		return rc;
 	}
 	d->listeners++;
-	if (rc != 0 && (*address->scheme || service))
+	if (rc != 0 && l->only)
 		log_warn("rdmad", "%s %s: %s, and nothing listens there until one has (RD-5010)", transport->name,
 			 l->address, device_reason(transport, -EADDRNOTAVAIL, reason, sizeof(reason)));
 	return 0;
@@ -387,7 +388,7 @@ static int listen_without_device(struct daemon *d, const struct fabric_transport
 	device_reason(transport, error, reason, sizeof(reason));
 	address_format_socket(sa, text, sizeof(text));
 	if (!only) {
-		fabrics_add_missing(d, transport, text, reason);
+		fabrics_add_missing(d, transport, text, reason, false);
 		return 0;
 	}
 	return log_fail(EX_UNAVAILABLE, "rdmad", "cannot listen on %s %s: %s", transport->name, text, reason);

@@ -215,9 +215,9 @@ static json_t *missing_json(const struct daemon *d)
 	for (unsigned i = 0; i < d->missings; i++) {
 		const struct missing *m = &d->missing[i];
 
-		json_array_append_new(array,
-				      json_pack("{s:s, s:o, s:o}", "transport", m->transport->name, "address",
-						printable_text(m->address), "reason", printable_text(m->reason)));
+		json_array_append_new(array, json_pack("{s:s, s:o, s:o, s:b}", "transport", m->transport->name,
+						       "address", printable_text(m->address), "reason",
+						       printable_text(m->reason), "waits", m->waits));
 	}
 	return array;
 }

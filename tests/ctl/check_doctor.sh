@@ -88,6 +88,26 @@ test_rdma() {
 	unset severity
 }
 
+# What a running daemon says that it waits for: as in a bundle. `waits ADDRESS [true|false]`
+waits() { put "{\"missing\": [{\"transport\": \"rdma\", \"address\": \"$1\", \"reason\": \"because\", \"waits\": ${2-true}}]}" /status.json; }
+test_waiting() {
+	machine
+	waits 10.1.0.1:7471 && finds 0605 '10.1.0.1:7471, of eth1: because rdmactl doctor, again; if it stays so: systemctl restart rdmad'
+	waits 0.0.0.0:7471 && finds 0605 '0.0.0.0:7471, of eth1'
+	waits '' && finds 0605 'goes without RDMA: because'
+	waits 10.1.0.7:7471 && finds 0603 'ip link set eth1 up; ip address replace 10.1.0.7/24 dev eth1'
+	printf '     |-- 10.9.0.1\n        /32 host LOCAL\n' >>"$fake/proc/net/fib_trie"
+	printf 'eth5\t0000090A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n' >>"$fake/proc/net/route"
+	waits 10.9.0.1:7471 && finds 0604 'rdma link add rxe0 type rxe netdev eth5'
+	# Addresses that other transports serve may be without a device for good, and without any device RD-0102 says it.
+	waits 127.0.0.1:7471 false && doctor 0 --strict && machine
+	rm -r "$fake/sys/class/infiniband" && waits '' && finds 0102
+	rm -r "$fake/sys/class/infiniband" && waits 10.1.0.1:7471 && doctor 0 && json '[.findings[].id] == ["RD-0102", "RD-0604"]' "no device"
+	machine
+	put '{"missing": [{"transport": "rdma"}, 7, {"transport": "tcp", "address": "10.1.0.7:1", "reason": "x", "waits": true}]}' /status.json
+	doctor 0 --strict && put 'no JSON' /status.json && doctor 0 --strict && machine
+}
+
 test_namespace() {
 	machine
 	rm -r "$fake/sys/class/infiniband"
@@ -325,6 +345,7 @@ test_bundle() {
 }
 
 test_rdma
+test_waiting
 test_namespace
 test_neighbours
 test_limits

@@ -257,6 +257,35 @@ try_library() {
 	stop_daemon
 }
 
+# Programs of rdma_lib that were peers and are idle: no connection tells them of the device, and yet they give it back. Then peers in
+# the midst of messages are told, and have each other by the device again.
+try_peers() {
+	local port=7610 pid round
+	"$builddir/tests/daemon/devices" serve $port 1000 >"$dir/accepted" 2>"$dir/accepted-err" &
+	clients=($!)
+	wait_for "one that listens" "$builddir/tests/daemon/devices" ask "rdma://$RDMAD_GUEST_ADDR" $port 2>/dev/null
+	"$builddir/tests/daemon/devices" left "rdma://$RDMAD_GUEST_ADDR" $port >"$dir/left" 2>"$dir/left-err" &
+	clients+=($!)
+	wait_for "the end of a peer" grep -qx left "$dir/left"
+	take_away
+	put_back
+	"$builddir/tests/daemon/devices" talk "rdma://$RDMAD_GUEST_ADDR" $port >"$dir/talked" 2>"$dir/talked-err" &
+	clients+=($!)
+	for round in 1 2 3; do
+		wait_for "peers by RDMA, round $round" eval "[[ \$(grep -cx served '$dir/talked') == $round ]]"
+		take_away
+		for pid in "${clients[@]}"; do
+			ended "$pid" && fail "a program ended with the device: $(tail -n 3 "$dir"/*-err)"
+		done
+		wait_for "the peer that connects to be told" eval "[[ \$(grep -c 'device was removed' '$dir/talked') -ge $round ]]"
+		wait_for "the peer that listens to be told" eval "[[ \$(grep -c 'device was removed' '$dir/accepted') -ge $round ]]"
+		put_back
+	done
+	wait_for "peers by RDMA again" eval "[[ \$(grep -cx served '$dir/talked') == 4 ]]"
+	kill "${clients[@]}" && wait "${clients[@]}" 2>/dev/null
+	clients=()
+}
+
 # Where it is required nothing starts without.
 try_required() {
 	local listen=("rdma://$RDMAD_GUEST_ADDR:7471")
@@ -272,7 +301,7 @@ try_required() {
 }
 
 case ${1-} in
-'') cases=(link late_link late_second late required address quiet library removal) ;;
+'') cases=(link late_link late_second late required address quiet library peers removal) ;;
 *) cases=("$@") ;;
 esac
 for case in "${cases[@]}"; do

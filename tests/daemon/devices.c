@@ -2,6 +2,9 @@
  * devices.c: what check_devices.sh and check_renew.sh have programs for.
  *   devices serve PORT N         rdma_lib: accepts N peers by any device, one after another, and sends back what each sends
  *   devices ask ADDRESS PORT     rdma_lib: one of these peers
+ *   devices talk ADDRESS PORT    rdma_lib: the same until it is killed, by another connection where one ended; tells
+ *                                "served", and why not
+ *   devices left ADDRESS PORT    rdma_lib: one of these peers, which stays without a peer until it is killed
  *   devices fork ADDRESS         librdmad: a handle by RDMA, and what the child of a fork can do
  *   devices keep SERVER          librdmad: a handle that is kept connected; tells by what it is served, and when it is not
  */
@@ -10,6 +13,7 @@
 #include <rdmad/rdmad.h>
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,32 +47,82 @@ static int serve(int port, int clients)
 
 		if (peer < 0)
 			return failed("accept", rdma_get_error());
-		while ((len = rdma_recv(ctx, peer, got, sizeof(got))) >= 0)
-			if (rdma_send(ctx, peer, got, (size_t)len) != len)
-				return failed("send back", rdma_get_error());
+		do
+			len = rdma_recv(ctx, peer, got, sizeof(got));
+		while (len >= 0 && rdma_send(ctx, peer, got, (size_t)len) == len);
+		printf("%s\n", rdma_get_error());
+		fflush(stdout);
 	}
 	rdma_cleanup(ctx);
 	return 0;
 }
 
-static int ask(const char *address, int port)
+/* Short and long messages there and back. */
+static int echo(rdma_context *ctx, int peer)
 {
 	static const size_t lengths[] = {1, 4000, LONG};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		int len = (int)lengths[i];
+
+		if (rdma_send(ctx, peer, sent, lengths[i]) != len || rdma_recv(ctx, peer, got, sizeof(got)) != len)
+			return -1;
+		if (memcmp(sent, got, lengths[i]) != 0)
+			exit(failed("echo", "other bytes came back"));
+	}
+	return 0;
+}
+
+static int ask(const char *address, int port)
+{
 	rdma_context *ctx = rdma_init(NULL, 0, LONG, false);
 	int peer = ctx ? rdma_connect_peer(ctx, address, port) : -1;
 
 	if (peer < 0)
 		return failed("connect", rdma_get_error());
-	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-		int len = (int)lengths[i];
-
-		if (rdma_send(ctx, peer, sent, lengths[i]) != len || rdma_recv(ctx, peer, got, sizeof(got)) != len)
-			return failed("echo", rdma_get_error());
-		if (memcmp(sent, got, lengths[i]) != 0)
-			return failed("echo", "other bytes came back");
-	}
+	if (echo(ctx, peer) != 0)
+		return failed("echo", rdma_get_error());
 	rdma_cleanup(ctx);
 	return 0;
+}
+
+/* Nothing is under way. It sleeps on the context's descriptor. */
+static int left(const char *address, int port)
+{
+	rdma_context *ctx = rdma_init(NULL, 0, LONG, false);
+	int peer = ctx ? rdma_connect_peer(ctx, address, port) : -1;
+
+	if (peer < 0 || echo(ctx, peer) != 0 || rdma_disconnect_peer(ctx, peer) != 0)
+		return failed("a peer that leaves", rdma_get_error());
+	printf("left\n");
+	fflush(stdout);
+	while (true) {
+		struct pollfd sleeps = {.fd = rdma_fd(ctx), .events = POLLIN};
+
+		poll(&sleeps, 1, rdma_progress_timeout(ctx));
+		rdma_progress(ctx);
+	}
+}
+
+static int talk(const char *address, int port)
+{
+	rdma_context *ctx = rdma_init(NULL, 0, LONG, false);
+
+	if (!ctx)
+		return failed("rdma_init", rdma_get_error());
+	while (true) {
+		int peer = rdma_connect_peer(ctx, address, port);
+
+		for (bool first = true; peer >= 0 && echo(ctx, peer) == 0; first = false) {
+			if (first)
+				printf("served\n");
+			fflush(stdout);
+			usleep(10000);
+		}
+		printf("%s\n", rdma_get_error());
+		fflush(stdout);
+		usleep(100000);
+	}
 }
 
 /* A value there and back, by a handle that is open. */
@@ -170,10 +224,15 @@ int main(int argc, char **argv)
 		return serve(atoi(argv[2]), atoi(argv[3]));
 	if (argc == 4 && strcmp(argv[1], "ask") == 0)
 		return ask(argv[2], atoi(argv[3]));
+	if (argc == 4 && strcmp(argv[1], "talk") == 0)
+		return talk(argv[2], atoi(argv[3]));
+	if (argc == 4 && strcmp(argv[1], "left") == 0)
+		return left(argv[2], atoi(argv[3]));
 	if (argc == 3 && strcmp(argv[1], "fork") == 0)
 		return fork_after(argv[2]);
 	if (argc == 3 && strcmp(argv[1], "keep") == 0)
 		return keep(argv[2]);
-	fprintf(stderr, "usage: devices serve PORT N | ask ADDRESS PORT | fork ADDRESS | keep SERVER\n");
+	fprintf(stderr, "usage: devices serve PORT N | ask ADDRESS PORT | talk ADDRESS PORT | left ADDRESS PORT | fork "
+			"ADDRESS | keep SERVER\n");
 	return 2;
 }

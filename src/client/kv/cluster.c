@@ -216,6 +216,18 @@ static uint16_t member_at(struct kv *kv, const char *address, struct kv **seed)
 	return (uint16_t)i;
 }
 
+void kv_nodes_find_runs(struct kv_nodes *nodes)
+{
+	for (unsigned i = 0; i < KV_RUNS; i++) {
+		const uint16_t *of = &nodes->node[i * KV_RUN];
+		unsigned n = 1;
+
+		while (n < KV_RUN && of[n] == of[0])
+			n++;
+		nodes->run[i] = n == KV_RUN && of[0] != KV_NO_NODE ? nodes->member[of[0]] : NULL;
+	}
+}
+
 /* Go by this table. `seed`: connected, becomes a node, or ends; NULL: there is none. */
 static void nodes_install(struct kv *kv, const struct cluster_table *table, struct kv *seed)
 {
@@ -230,6 +242,7 @@ static void nodes_install(struct kv *kv, const struct cluster_table *table, stru
 	}
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
 		nodes->node[slot] = table->owner[slot] == CLUSTER_ABSENT ? KV_NO_NODE : member[table->owner[slot]];
+	kv_nodes_find_runs(nodes);
 	nodes->epoch = table->epoch;
 	snprintf(nodes->name, sizeof(nodes->name), "%s", table->name);
 	for (unsigned i = 0; i < nodes->count; i++)
@@ -472,6 +485,8 @@ int kv_nodes_open(const char *server, const struct rdmad_options *options, struc
 void kv_nodes_close(struct kv *kv)
 {
 	kv->ending = true;
+	memset(kv->nodes->node, 0xff, sizeof(kv->nodes->node)); /* KV_NO_NODE: nothing is submitted any more */
+	kv_nodes_find_runs(kv->nodes);
 	for (unsigned i = 0; i < kv->nodes->count; i++)
 		kv_hang_up(kv->nodes->member[i]);
 	kv_route_end(kv, -ECONNABORTED);

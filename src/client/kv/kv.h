@@ -126,11 +126,12 @@ struct kv {
 	struct landing *lent;     /* during a callback, which takes it to keep the value */
 	struct remembered *size;  /* KV_SIZES; NULL: none was remembered yet */
 	uint64_t eager_max, value_max;
-	uint64_t push_max; /* longest value that goes with its message; 0: none beyond what it holds */
-	bool leases;       /* the server has them */
-	bool watches;      /* and watches */
-	bool tables;       /* and tells its table, if it has one */
-	bool direct;       /* and writes short values to the caller's memory, too */
+	uint64_t push_max;      /* longest value that goes with its message; 0: none beyond what it holds */
+	bool leases;            /* the server has them */
+	bool watches;           /* and watches */
+	bool tables;            /* and tells its table, if it has one */
+	bool direct;            /* and writes short values to the caller's memory, too */
+	struct kv_nodes *nodes; /* of a cluster, to which each request goes; NULL: it is of one server */
 	struct request *block[KV_SLOTS / KV_BLOCK];
 
 	/* Each small request needs the members above. */
@@ -175,11 +176,10 @@ struct kv {
 	struct kv_queue *queue;            /* of kv_submit(); NULL: it was not called yet */
 	struct kv_watch *watching;         /* NULL: kv_watch() was not called yet */
 
-	/* Clusters. A handle of one never takes requests: `taking` is false, and each goes to a node. */
-	struct kv_nodes *nodes;      /* of the cluster; NULL: it is of one server */
-	struct kv *whole;            /* of a node: the cluster's handle */
-	struct dial_target *targets; /* likewise: where it may be, DIAL_TARGETS; NULL: at `at` */
-	struct kv_kept **kept;       /* likewise: its requests, a place for each slot */
+	/* Where it is one of several servers of a cluster. */
+	struct kv *whole;            /* the cluster's handle; NULL: it is no node */
+	struct dial_target *targets; /* where it may be, DIAL_TARGETS; NULL: at `at` */
+	struct kv_kept **kept;       /* its requests, a place for each slot */
 	struct kv_elsewhere {
 		bool told; /* the answer had it */
 		struct wire_elsewhere where;
@@ -218,6 +218,7 @@ struct kv_kept {
 	uint8_t tries;     /* submitted so often */
 	uint8_t fails;     /* tables that were read for it in vain */
 	bool behind;       /* another of its slot waits before it */
+	bool packed;       /* the bytes are the record of a first submission; with id and epoch that is all */
 	uint16_t slot;     /* the key's, once it has waited */
 	int status;        /* 0: it is to be submitted again; else to be told */
 	uint64_t order;    /* among those of its slot; 0: it has not waited yet; KV_ORDER_NEW: it was never submitted */
@@ -232,6 +233,9 @@ struct kv_kept {
 
 #define KV_ORDER_NEW UINT64_MAX
 
+#define KV_RUN 64u /* slots side by side, which are mostly one node's */
+#define KV_RUNS (CLUSTER_SLOTS / KV_RUN)
+
 /* What the handle of a cluster has. */
 struct kv_nodes {
 	uint64_t epoch; /* of the table */
@@ -239,6 +243,7 @@ struct kv_nodes {
 	unsigned count;               /* of members */
 	bool miss;                    /* KV_CLUSTER_MISS */
 	uint16_t node[CLUSTER_SLOTS]; /* the member that has a slot, or KV_NO_NODE */
+	struct kv *run[KV_RUNS];      /* that of all slots of a run, as few lines of a cache hold; NULL: see node */
 	struct kv *member[CLUSTER_NODES];
 	struct kv *spoke; /* the last call that failed was about this one; NULL: about all */
 	unsigned round;   /* of a batch: its items were looked at so often */
@@ -475,9 +480,12 @@ static inline int kv_no_room(struct kv *kv)
  * kv_submit_set and its like return. */
 int request_submit(struct kv *kv, const struct ask *ask, struct request **taken);
 
-/* Whether the value of a request to this server stays in the caller's memory, or is to come there: 1, 0, or -EFAULT,
- * said. */
-int kv_goes_large(const struct kv *kv, const struct ask *ask);
+/* Whether the value of a request to this server stays in the caller's memory, or is to come there: 1, 0, or -errno: it
+ * is refused. */
+int kv_goes_large(struct kv *kv, const struct ask *ask);
+
+/* The request whose record this is, as encode_small() made it: its bytes stay there, and whom it tells is not in it. */
+void kv_ask_read(struct ask *ask, const struct wire_record *record);
 
 /* From outside. `begun`: what kv_begin() returned; where that is not 0 so does this. Neither callback nor key may be
  * NULL. */
@@ -525,6 +533,9 @@ int kv_nodes_open(const char *server, const struct rdmad_options *options, struc
 void kv_nodes_close(struct kv *kv);
 int kv_nodes_reopen(struct kv *kv);
 
+/* The nodes of slots were changed: finds anew which runs are one node's. */
+void kv_nodes_find_runs(struct kv_nodes *nodes);
+
 /* The i-th handle of a server, also one that the table has no more; NULL: there are no more. Of a handle of one server
  * it is itself the first. */
 static inline struct kv *kv_part(const struct kv *kv, unsigned i)
@@ -560,8 +571,26 @@ int kv_table_learn(struct kv *kv, struct kv *from);
 
 /* The handle of the server that has the key; NULL: none has. */
 struct kv *kv_route_to(const struct kv *kv, const void *key, size_t key_len);
-/* request_submit() of a cluster. */
-int kv_route(struct kv *kv, const struct ask *ask, struct request **taken);
+/* The same by the slot. */
+static inline struct kv *kv_node_of(const struct kv *kv, unsigned slot)
+{
+	const struct kv_nodes *nodes = kv->nodes;
+	struct kv *node = nodes->run[slot / KV_RUN];
+
+	if (unlikely(!node) && nodes->node[slot] != KV_NO_NODE)
+		node = nodes->member[nodes->node[slot]];
+	return node;
+}
+/* The node that a request is submitted to, where none has its slot or requests of a cluster wait. NULL: it is to wait
+ * behind others of its slot, or *rc says why it is refused. */
+struct kv *kv_route_aside(struct kv *kv, const struct ask *ask, unsigned slot, int *rc);
+/* What is to be told of a request that its node has not taken: `rc`, or 0: its callback is told by the next turn. */
+int kv_route_failed(struct kv *kv, struct kv *node, const struct ask *ask, int rc);
+/* A request was submitted to a node: what it takes to submit it to another one. Without memory for that its callback
+ * will be told where another server has the key. */
+void kv_route_keep(struct kv *node, const struct kv_nodes *nodes, const struct wire_record *record,
+		   const struct request *r);
+void kv_route_keep_large(struct kv *node, const struct ask *ask, const struct request *r);
 /* A call about one key that waits, from outside: `run` is the same for one server. */
 int kv_route_call(struct kv *kv, struct ask *ask, struct kv_call *call,
 		  int (*run)(struct kv *kv, struct ask *ask, struct kv_call *call));
@@ -616,9 +645,7 @@ void kv_hang_up(struct kv *kv);
 /* The last request is through, and the server was left: go. */
 void kv_go(struct kv *kv);
 
-/* Why it takes no request now: -EAGAIN: it is being made again; -ESHUTDOWN: the server is to end; -ENOTCONN; or
- * KV_ROUTED: it is of a cluster, and its nodes do. */
-#define KV_ROUTED 1
+/* Why it takes no request now: -EAGAIN: it is being made again; -ESHUTDOWN: the server is to end; -ENOTCONN. */
 int kv_not_taking(const struct kv *kv);
 
 /* The status of a request that has no answer when the connection has ended. */

@@ -245,8 +245,6 @@ void kv_hang_up(struct kv *kv)
 
 int kv_not_taking(const struct kv *kv)
 {
-	if (kv->nodes)
-		return KV_ROUTED;
 	if (kv->closed || kv->ending)
 		return -ENOTCONN;
 	if (kv->whole && kv->lost)

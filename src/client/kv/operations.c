@@ -192,7 +192,7 @@ KV_INLINE uint8_t get_flags(const struct kv *kv, const struct ask *ask)
 }
 
 /* Head, key and value go into the message. */
-KV_INLINE int encode_small(struct kv *kv, const struct ask *ask, struct request **taken)
+KV_INLINE int encode_small(struct kv *kv, const struct kv_nodes *nodes, const struct ask *ask, struct request **taken)
 {
 	uint32_t length = (uint32_t)(ask->head_len + ask->key_len + ask->value_len);
 	struct wire_record *record = conn_reserve(kv->conn, length, NULL);
@@ -219,8 +219,29 @@ KV_INLINE int encode_small(struct kv *kv, const struct ask *ask, struct request 
 		memcpy(at, ask->value, ask->value_len);
 	conn_commit(kv->conn, record, length);
 	r->message = conn_message_begun(kv->conn);
+	if (nodes)
+		kv_route_keep(kv, nodes, record, r);
 	*taken = r;
 	return 0;
+}
+
+void kv_ask_read(struct ask *ask, const struct wire_record *record)
+{
+	const enum size size = operations[record->op].size;
+	const uint32_t head = operations[record->op].head, rest = record->length - head;
+	const uint32_t key = size == SIZE_SENT || size == SIZE_KEY ? record->arg : rest;
+	const char *body = (const char *)(record + 1);
+
+	*ask = (struct ask){
+		.op = record->op,
+		.flags = record->op == WIRE_OP_PUT ? record->flags : 0,
+		.head = body,
+		.head_len = head,
+		.key = body + head,
+		.key_len = key,
+		.value = body + head + key,
+		.value_len = rest - key,
+	};
 }
 
 /* Refuses what can be refused of a request before it is built. */
@@ -314,24 +335,47 @@ KV_INLINE struct ask ask_copy(const struct ask *ask)
 	};
 }
 
-KV_INLINE int ask_route(struct kv *kv, const struct ask *ask, struct request **taken)
+/* kv_direct() of a copy, for the same reason. */
+KV_INLINE int ask_direct(const struct kv *kv, const struct ask *ask)
 {
-	struct ask routed = ask_copy(ask);
+	const struct ask asked = ask_copy(ask);
 
-	return kv_route(kv, &routed, taken);
+	return kv_direct(kv, &asked);
 }
 
-KV_INLINE int ask_submit(struct kv *kv, const struct ask *ask, struct request **taken)
+/* Where a request goes: to the handle itself or, of a cluster, to that of the key's node. NULL: nowhere, as *rc
+ * says. */
+KV_INLINE struct kv *ask_node(struct kv *kv, const struct ask *ask, int *rc)
+{
+	struct ask aside;
+	struct kv *node;
+	unsigned slot;
+
+	*rc = 0;
+	if (likely(!kv->nodes))
+		return kv;
+	if (device_memory())
+		*rc = kv_readable(ask->key, ask->key_len, "the key");
+	if (unlikely(*rc != 0))
+		return NULL;
+	slot = cluster_slot(ask->key, likely(ask->key) ? ask->key_len : 0);
+	node = kv_node_of(kv, slot);
+	if (likely(node) && likely(!kv->nodes->waiters))
+		return node;
+	aside = ask_copy(ask);
+	return kv_route_aside(kv, &aside, slot, rc);
+}
+
+/* At one server. `nodes`: of its cluster, where the request may have to go to another; else NULL. */
+KV_INLINE int ask_submit_at(struct kv *kv, const struct kv_nodes *nodes, const struct ask *ask, struct request **taken)
 {
 	int rc = ask_check(kv, ask), direct = 0;
 	uint64_t size;
 
-	must(engine_entered(kv->engine));
-	must(ask->head_len == operations[ask->op].head);
 	if (unlikely(rc != 0))
-		return rc == KV_ROUTED ? ask_route(kv, ask, taken) : rc;
+		return rc;
 	if (device_memory())
-		rc = direct = kv_direct(kv, ask);
+		rc = direct = ask_direct(kv, ask);
 	if (unlikely(rc < 0))
 		return rc;
 	size = unlikely(direct) ? MAX(ask->value_len, ask->into_size) : large_size(kv, ask);
@@ -339,9 +383,30 @@ KV_INLINE int ask_submit(struct kv *kv, const struct ask *ask, struct request **
 		struct ask large = ask_copy(ask);
 
 		large.direct = direct;
-		return operations[ask->op].large(kv, &large, size, taken);
+		rc = operations[ask->op].large(kv, &large, size, taken);
+		if (nodes && rc == 0)
+			kv_route_keep_large(kv, &large, *taken);
+		return rc;
 	}
-	return encode_small(kv, ask, taken);
+	return encode_small(kv, nodes, ask, taken);
+}
+
+KV_INLINE int ask_submit(struct kv *kv, const struct ask *ask, struct request **taken)
+{
+	struct ask failed;
+	struct kv *node;
+	int rc;
+
+	must(engine_entered(kv->engine));
+	must(ask->head_len == operations[ask->op].head);
+	node = ask_node(kv, ask, &rc);
+	if (unlikely(!node))
+		return rc;
+	rc = ask_submit_at(node, kv->nodes, ask, taken);
+	if (likely(rc == 0) || !kv->nodes)
+		return rc;
+	failed = ask_copy(ask);
+	return kv_route_failed(kv, node, &failed, rc);
 }
 
 int request_submit(struct kv *kv, const struct ask *ask, struct request **taken)
@@ -349,11 +414,13 @@ int request_submit(struct kv *kv, const struct ask *ask, struct request **taken)
 	return ask_submit(kv, ask, taken);
 }
 
-int kv_goes_large(const struct kv *kv, const struct ask *ask)
+int kv_goes_large(struct kv *kv, const struct ask *ask)
 {
-	int direct = device_memory() ? kv_direct(kv, ask) : 0;
+	int rc = ask_check(kv, ask);
 
-	return direct ? direct : large_size(kv, ask) != 0;
+	if (rc == 0 && device_memory())
+		rc = kv_direct(kv, ask);
+	return rc ? rc : large_size(kv, ask) != 0;
 }
 
 /* A submission that was refused. Not inlined: so the request of the common way need not be in memory. */

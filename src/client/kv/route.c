@@ -22,10 +22,7 @@ static uint64_t pause_after(unsigned tries)
 
 struct kv *kv_route_to(const struct kv *kv, const void *key, size_t key_len)
 {
-	const struct kv_nodes *nodes = kv->nodes;
-	uint16_t node = nodes->node[cluster_slot(key, key_len)];
-
-	return likely(node != KV_NO_NODE) ? nodes->member[node] : NULL;
+	return kv_node_of(kv, cluster_slot(key, key_len));
 }
 
 bool kv_route_gone(int status)
@@ -65,23 +62,30 @@ static int status_of(const struct kv_nodes *nodes, const struct ask *ask, int st
  * Requests under way
  */
 
+/* Makes room for so many bytes. NULL: no memory. */
+static struct kv_kept *kept_room(struct kv_kept **place, size_t room)
+{
+	if (*place && (*place)->room >= room)
+		return *place;
+	free(*place);
+	room = MAX(room, (size_t)KEPT_MIN);
+	*place = malloc(sizeof(**place) + room);
+	if (*place)
+		(*place)->room = room;
+	return *place;
+}
+
 /* What goes in the message, the caller may change: it is copied. NULL: no memory. */
 static struct kv_kept *ask_keep(struct kv_kept **place, const struct ask *ask, bool large)
 {
 	const bool pieces = ask->value && ask->pieces, gathered = pieces && !large;
 	size_t value = pieces && large ? ask->pieces * sizeof(struct iovec) : large ? 0 : ask->value_len;
-	size_t room = value + ask->head_len + ask->key_len;
-	struct kv_kept *kept = *place;
+	struct kv_kept *kept = kept_room(place, value + ask->head_len + ask->key_len);
 	char *at;
 
-	if (unlikely(!kept || kept->room < room)) {
-		free(kept);
-		room = MAX(room, (size_t)KEPT_MIN);
-		*place = kept = malloc(sizeof(*kept) + room);
-		if (!kept)
-			return NULL;
-		kept->room = room;
-	}
+	if (!kept)
+		return NULL;
+	kept->packed = false;
 	kept->fails = 0;
 	kept->order = 0;
 	kept->ask = *ask;
@@ -112,11 +116,57 @@ static void kept_submitted(struct kv_kept *kept, const struct request *r, uint64
 	kept->epoch = epoch;
 }
 
+static struct kv_kept **kept_place(const struct kv *node, const struct request *r)
+{
+	return &node->kept[r->id % KV_SLOTS];
+}
+
+/* Not inlined: the common way saves no registers for it. */
+static __attribute__((cold, noinline)) void keep_more(struct kv *node, const struct kv_nodes *nodes,
+						      const struct wire_record *record, const struct request *r)
+{
+	if (kept_room(kept_place(node, r), sizeof(*record) + record->length))
+		kv_route_keep(node, nodes, record, r);
+}
+
+void kv_route_keep(struct kv *node, const struct kv_nodes *nodes, const struct wire_record *record,
+		   const struct request *r)
+{
+	struct kv_kept *kept = *kept_place(node, r);
+	size_t length = sizeof(*record) + record->length;
+
+	if (unlikely(!kept) || unlikely(kept->room < length)) {
+		keep_more(node, nodes, record, r);
+		return;
+	}
+	kept->packed = true;
+	kept->id = r->id;
+	kept->epoch = nodes->epoch;
+	memcpy(kept->bytes, record, length);
+}
+
+void kv_route_keep_large(struct kv *node, const struct ask *ask, const struct request *r)
+{
+	struct kv_kept *kept = ask_keep(kept_place(node, r), ask, r->large);
+
+	if (kept)
+		kept_submitted(kept, r, node->whole->nodes->epoch, 1);
+}
+
 static struct kv_kept *kept_of(const struct kv *node, const struct request *r)
 {
-	struct kv_kept *kept = node->kept[r->id % KV_SLOTS];
+	struct kv_kept *kept = *kept_place(node, r);
 
-	return kept && kept->id == r->id ? kept : NULL;
+	if (!kept || kept->id != r->id)
+		return NULL;
+	if (!kept->packed)
+		return kept;
+	kv_ask_read(&kept->ask, (const struct wire_record *)kept->bytes);
+	kept->packed = false;
+	kept->tries = 1;
+	kept->fails = 0;
+	kept->order = 0;
+	return kept;
 }
 
 void kv_route_forget(struct kv *node)
@@ -127,49 +177,19 @@ void kv_route_forget(struct kv *node)
 	node->kept = NULL;
 }
 
-static int slot_nowhere(const struct kv *kv, const struct ask *ask)
+static int slot_nowhere(const struct kv *kv, unsigned slot)
 {
 	return log_fail(-EREMOTE, "kv", "%s: no server has slot %u, which is the key's, by the table of epoch %llu",
-			kv->server, cluster_slot(ask->key, ask->key_len), (unsigned long long)kv->nodes->epoch);
-}
-
-static int submit_at(struct kv *kv, const struct ask *ask, struct kv **node, struct request **taken)
-{
-	int rc;
-
-	*node = kv_route_to(kv, ask->key, ask->key_len);
-	rc = likely(*node) ? request_submit(*node, ask, taken) : slot_nowhere(kv, ask);
-	if (unlikely(rc != 0))
-		kv->nodes->spoke = *node;
-	return rc;
-}
-
-static int submit_first(struct kv *kv, const struct ask *ask, struct request **taken)
-{
-	struct kv_kept *kept;
-	struct kv *node;
-	int rc = submit_at(kv, ask, &node, taken);
-
-	if (unlikely(rc != 0))
-		return rc;
-	kept = ask_keep(&node->kept[(*taken)->id % KV_SLOTS], ask, (*taken)->large);
-	if (likely(kept)) /* else its callback is told where another server has the key */
-		kept_submitted(kept, *taken, kv->nodes->epoch, 1);
-	return 0;
+			kv->server, slot, (unsigned long long)kv->nodes->epoch);
 }
 
 static void wait_until(struct kv *kv, struct kv_kept *kept, uint64_t when);
 
 /* Others of its slot wait to be submitted again: it is submitted behind them. */
-static int submit_behind(struct kv *kv, const struct ask *ask, unsigned slot)
+static int submit_behind(struct kv *kv, const struct ask *ask, unsigned slot, bool large)
 {
-	struct kv *node = kv_route_to(kv, ask->key, ask->key_len);
 	struct kv_kept *kept = NULL;
-	int large = kv_goes_large(node, ask);
 
-	if (large < 0)
-		return large;
-	kv->nodes->spoke = node;
 	if (kv->nodes->waiters >= KV_SLOTS)
 		return -EAGAIN;
 	if (!ask_keep(&kept, ask, large))
@@ -183,31 +203,30 @@ static int submit_behind(struct kv *kv, const struct ask *ask, unsigned slot)
 	return 0;
 }
 
-/* Whether it has to wait for others of its slot. Where its node takes nothing, it is told so at once. */
-static bool has_to_wait(const struct kv *kv, const struct ask *ask, unsigned *slot)
+struct kv *kv_route_aside(struct kv *kv, const struct ask *ask, unsigned slot, int *rc)
 {
-	const struct kv *node;
+	struct kv *node = kv_node_of(kv, slot);
+	int large;
 
-	*slot = cluster_slot(ask->key, ask->key_len);
-	node = kv_route_to(kv, ask->key, ask->key_len);
-	return kv->nodes->waits[*slot] && node && node->taking && ask->value_len <= node->value_max;
+	kv->nodes->spoke = node;
+	if (kv->ending)
+		*rc = -ENOTCONN;
+	else if (!node)
+		*rc = slot_nowhere(kv, slot);
+	if (*rc != 0)
+		return NULL;
+	large = kv->nodes->waits[slot] ? kv_goes_large(node, ask) : -1;
+	if (large < 0)
+		return node; /* it goes there, or is refused there */
+	*rc = submit_behind(kv, ask, slot, large);
+	return NULL;
 }
 
-int kv_route(struct kv *kv, const struct ask *ask, struct request **taken)
+int kv_route_failed(struct kv *kv, struct kv *node, const struct ask *ask, int rc)
 {
-	unsigned slot;
-	int rc, status;
+	int status = status_of(kv->nodes, ask, rc);
 
-	if (unlikely(kv->ending))
-		return -ENOTCONN;
-	rc = kv_readable(ask->key, ask->key_len, "the key");
-	if (unlikely(kv->nodes->waiters) && rc == 0 && has_to_wait(kv, ask, &slot))
-		return submit_behind(kv, ask, slot);
-	if (likely(rc == 0))
-		rc = submit_first(kv, ask, taken);
-	if (likely(rc == 0))
-		return 0;
-	status = status_of(kv->nodes, ask, rc);
+	kv->nodes->spoke = node;
 	return status == rc ? rc : kv_route_tell(kv, ask, status);
 }
 
@@ -358,7 +377,7 @@ bool kv_route_moved(struct kv *node, struct request *r, const struct wire_record
 	elsewhere_read(node, record, body);
 	if (!kept || request_is_orphan(r) || kv->ending)
 		return false;
-	node->kept[r->id % KV_SLOTS] = NULL;
+	*kept_place(node, r) = NULL;
 	kept->ask.result = r->result;
 	kept->ask.done = r->done;
 	kept->ask.arg = r->result ? r->result_arg : r->arg;
@@ -522,10 +541,10 @@ static void table_await(struct kv *kv, struct kv_kept *kept, uint64_t now)
 static void submit_again(struct kv *kv, struct kv_kept *kept, uint64_t now)
 {
 	struct kv_nodes *nodes = kv->nodes;
+	struct kv *node = kv_node_of(kv, kept->slot);
 	struct kv_kept **place;
 	struct request *r;
-	struct kv *node;
-	int rc = submit_at(kv, &kept->ask, &node, &r);
+	int rc = node ? request_submit(node, &kept->ask, &r) : slot_nowhere(kv, kept->slot);
 
 	if (rc == -EAGAIN) {
 		wait_until(kv, kept, now + FULL_PAUSE);
@@ -535,7 +554,7 @@ static void submit_again(struct kv *kv, struct kv_kept *kept, uint64_t now)
 		kept_submitted(kept, r, nodes->epoch, kept->tries + 1u);
 		if (kept->order == KV_ORDER_NEW)
 			kept->order = ++nodes->order;
-		place = &node->kept[r->id % KV_SLOTS];
+		place = kept_place(node, r);
 		free(*place);
 		*place = kept;
 	}
@@ -711,7 +730,7 @@ static int call_inside(struct kv *kv, struct ask *ask, struct kv_call *call,
 
 		kv->nodes->spoke = node;
 		if (!node)
-			return slot_nowhere(kv, ask);
+			return slot_nowhere(kv, cluster_slot(ask->key, ask->key_len));
 		rc = run(node, ask, call);
 		if (rc != -EREMOTE)
 			return status_of(kv->nodes, ask, rc);

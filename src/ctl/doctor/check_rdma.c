@@ -231,6 +231,63 @@ static void check_listened(struct doctor *d)
 			    "listen has %s; RDMA has %s by %s", listen, candidate->text, candidate->netdev);
 }
 
+/* Where a listener of the daemon is to be again: the address itself, or of all addresses the first that RDMA has. NULL:
+ * it is not there. */
+static const struct local_address *find_waited(const struct doctor *d, const char *host)
+{
+	bool all = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+
+	for (unsigned i = 0; i < d->addresses; i++)
+		if (all ? address_is_rdma(d, &d->address[i]) : strcmp(host, d->address[i].text) == 0)
+			return &d->address[i];
+	return NULL;
+}
+
+/* An address on which the daemon is to listen by RDMA, and does not; "" is all of RDMA. */
+static void check_missing(struct doctor *d, const char *text, const char *reason)
+{
+	const struct local_address *at;
+	struct address address;
+	char netdev[64];
+
+	if (!*text) { /* without a device this is no more than RD-0102 */
+		if (d->ports)
+			finding_add(d, 605, NAMES("UNIT", d->unit), "the daemon goes without RDMA: %s", reason);
+		return;
+	}
+	if (address_parse(text, &address) != 0)
+		return;
+	at = find_waited(d, address.host);
+	if (at && address_is_rdma(d, at)) {
+		finding_add(d, 605, NAMES("UNIT", d->unit), "%s, of %s: %s", text, at->netdev, reason);
+	} else if (at || !d->ports) {
+		if (at)
+			snprintf(netdev, sizeof(netdev), "%s", at->netdev);
+		else
+			any_netdev(d, netdev, sizeof(netdev));
+		finding_add(d, 604, NAMES("IF", netdev), "%s, of %s: %s", text, at ? netdev : "no interface", reason);
+	} else {
+		finding_add(d, 603, NAMES("ADDRESS", address.host, "IF", d->port[0].netdev), "%s: %s", text, reason);
+	}
+}
+
+/* What a running daemon waits for. An address that others transports serve as well may be without a device for good. */
+static void check_waiting(struct doctor *d)
+{
+	const char *transport, *address, *reason;
+	size_t i;
+	json_t *missing;
+	int waits;
+
+	json_array_foreach(json_object_get(d->status, "missing"), i, missing)
+	{
+		if (json_unpack(missing, "{s:s, s:s, s:s, s:b}", "transport", &transport, "address", &address, "reason",
+				&reason, "waits", &waits) == 0 &&
+		    strcmp(transport, scheme_rdma) == 0 && (waits || !*address))
+			check_missing(d, address, reason);
+	}
+}
+
 void check_listen(struct doctor *d)
 {
 	for (unsigned i = 0; i < d->ports; i++)
@@ -238,6 +295,7 @@ void check_listen(struct doctor *d)
 			finding_add(d, 602, NAMES("IF", d->port[i].netdev), "%s of %s port %u", d->port[i].netdev,
 				    d->port[i].device, d->port[i].number);
 	check_listened(d);
+	check_waiting(d);
 }
 
 /* Tables may have holes: an entry that is not in use cannot be read, or is zeros. */

@@ -260,7 +260,7 @@ static int close_bundle(const struct doctor *d)
 	int rc;
 
 	bundle_json(d->look.into, "report.json", report);
-	bundle_json(d->look.into, "status.json", d->status);
+	bundle_json(d->look.into, STATUS_NAME, d->status);
 	json_decref(report);
 	rc = bundle_close(d->look.into);
 	if (rc != 0) {

@@ -139,6 +139,7 @@ void finding_add(struct doctor *d, unsigned number, const char *const *names, co
 /*
  * facts.c: what several checks need to know.
  */
+#define STATUS_NAME "/status.json" /* of the daemon's status, in a bundle */
 void facts_gather(struct doctor *d);
 void facts_release(struct doctor *d);
 /* The names of transports in rdmad.conf, and of the schemes of addresses. */

@@ -50,6 +50,17 @@ static const struct error_row rows[] = {
 	 "in FILE: listen = [\"127.0.0.1\", \"ADDRESS\"]; then: systemctl restart UNIT"},
 	{602, SEVERITY_RDMA, "the network interface of a port has no address",
 	 "the interface was not configured; rdma_cm needs an IP address", "ip address add ADDRESS/24 dev IF"},
+	{603, SEVERITY_RDMA, "rdmad waits for an address, and no interface has it",
+	 "it was removed or not added yet, or the link of its interface is down; rdmad listens within seconds when a "
+	 "device has it",
+	 "ip link set IF up; ip address replace ADDRESS/24 dev IF"},
+	{604, SEVERITY_RDMA, "rdmad waits for an RDMA device of an address",
+	 "the device was removed, its driver loads late, or listen means another interface; rdmad listens within "
+	 "seconds when it is there",
+	 "rdma link; with a card: modprobe mlx5_ib (or its driver); without: rdma link add rxe0 type rxe netdev IF"},
+	{605, SEVERITY_RDMA, "rdmad does not use an RDMA device that is there",
+	 "it came a moment ago, it may not be used, or it can do less than before: the log says which",
+	 "rdmactl doctor, again; if it stays so: systemctl restart UNIT"},
 	{701, SEVERITY_RDMA, "a port has no RoCE v2 entry in its GID table",
 	 "its network interface is down or has no address, or the device speaks RoCE v1 only",
 	 "ip address add ADDRESS/24 dev IF; mkdir -p /sys/kernel/config/rdma_cm/DEV; echo 'RoCE v2' "

@@ -369,12 +369,18 @@ bool daemon_is_ours(struct doctor *d)
 	return !d->live || geteuid() == 0 || !daemon_user(d, &user) || user == geteuid();
 }
 
-/* The running daemon; that there is none is no fault. */
+/* The running daemon; that there is none is no fault. Below a root it is what a bundle has of it. */
 static void ask_daemon(struct doctor *d)
 {
 	static char own[128]; /* of an instance, whose directory systemd names */
-	char path[128];
+	char path[128], *text;
 
+	if (!d->live) {
+		text = look_text(&d->look, STATUS_NAME);
+		d->status = text ? json_loads(text, 0, NULL) : NULL;
+		free(text);
+		return;
+	}
 	if (!ctl.control && !getenv("RDMAD_CONTROL") && strchr(d->unit, '@') &&
 	    config_value(d, "control.socket", path, sizeof(path)) && strcmp(path, "/run/rdmad/control.sock") == 0) {
 		snprintf(own, sizeof(own), "/run/rdmad-%s/control.sock", strchr(d->unit, '@') + 1);
@@ -393,8 +399,7 @@ void facts_gather(struct doctor *d)
 	d->wants_rdma = !config_value(d, "transports", text, sizeof(text)) || strstr(text, scheme_rdma);
 	d->require_rdma = config_value(d, "require_rdma", text, sizeof(text)) && strcmp(text, "true") == 0;
 	config_size(d, "kv.memory", &d->store, true);
-	if (d->live)
-		ask_daemon(d);
+	ask_daemon(d);
 	find_ports(d);
 	find_addresses_4(d);
 	find_addresses_6(d);

@@ -654,6 +654,7 @@ int verbs_queue_create(struct fabric_domain *base, const struct fabric_queue_att
 	if (rc != 0)
 		goto destroy_queue;
 	verbs_watch_queue(q);
+	verbs_wake_next(q, time_now());
 	*out = &q->base;
 	return 0;
 destroy_queue:

@@ -32,6 +32,7 @@
 #define VERBS_RNR_FOREVER 7
 #define VERBS_MIN_RNR_TIMER 12           /* 0.64 ms; the default of 0 is 655 ms */
 #define VERBS_CLOSING_NS (500 * TIME_MS) /* a flush may never end */
+#define VERBS_LOOK_NS (2 * TIME_S)       /* nothing may tell an idle program that a device was taken away: it looks */
 #define VERBS_AWAY_NS TIME_S /* while a device is away its queues wake their owners, so that they look for it */
 #define VERBS_BACK_NS (200 * TIME_MS)    /* and once more behind its return: their listeners may come back, too */
 #define VERBS_RETIRED_NS (100 * TIME_MS) /* some devices never say that a queue pair took its last receive */

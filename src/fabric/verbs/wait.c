@@ -85,10 +85,12 @@ void verbs_queue_wake(struct verbs_queue *q, uint64_t ns)
  * Events.
  */
 
-/* The next deadline; a retired endpoint past it waits only for the next empty poll, which this wakes for. */
+/* The next deadline; a retired endpoint past it waits only for the next empty poll, which this wakes for. The fabric's
+ * first queue wakes its owner now and then to call fabric_renew(): a removal that waits for the users of the device is
+ * told to connections alone. */
 void verbs_wake_next(struct verbs_queue *q, uint64_t now)
 {
-	uint64_t when = TIME_NEVER;
+	uint64_t when = q->lists ? now + VERBS_LOOK_NS : TIME_NEVER;
 
 	for (unsigned i = 0; i < q->count; i++)
 		if (q->cq[i].removed)
