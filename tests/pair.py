@@ -396,7 +396,7 @@ def daemon_off(fault, load):
 # Name, fault, whether it is one of the short form.
 FAULTS = (
     ("doctor", diagnosed, True),
-    ("client killed", client_killed, True),
+    ("client killed", client_killed, False),
     ("client frozen", client_frozen, False),
     ("daemon frozen", daemon_frozen, False),
     ("cut 2 s", cut(2), True),

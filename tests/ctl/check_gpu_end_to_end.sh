@@ -4,7 +4,7 @@
 # is a device whose address RDMAD_GUEST_ADDR says.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-images=${IMAGES:-2000}
+images=${IMAGES:-$(part 2000)} || exit
 need jq python3 cmp pgrep
 
 # Images, and what has to come of them by the definition, made by somebody else: NAME.pgm, NAME.png, NAME.want with 4 levels.

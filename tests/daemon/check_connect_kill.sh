@@ -1,10 +1,12 @@
 #!/bin/bash
 # A daemon under thousands of clients that die at any point of their life ends with the resources that it began with.
-# CYCLES: how many on each address (default 5000, in the guest 200). RDMA too where RDMAD_GUEST_ADDR says an address.
+# CYCLES: how many on each address (default 5000, in the guest 400, and of that as RDMAD_TEST_PART says). RDMA too where
+# RDMAD_GUEST_ADDR says an address.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-cycles=${CYCLES:-${RDMAD_GUEST:+200}}
-cycles=${cycles:-5000}
+cycles=5000
+[[ ! ${RDMAD_GUEST-} ]] || cycles=400
+cycles=${CYCLES:-$(part $cycles)} || exit
 need jq
 
 configure 'log = { level = "error"; };'

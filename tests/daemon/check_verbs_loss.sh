@@ -56,7 +56,7 @@ stayed() { ended "${clients[0]}"; }
 for shape in drop_on_destroy drop_on_destroy,last_wqe; do
 	configure 'log = { level = "error"; };' 'workers = 1;' 'shared_receives = 16;'
 	start_shaped "$shape"
-	"$builddir/tests/daemon/connect_kill" "$rdma" "${CYCLES:-60}" || fail "clients could not connect"
+	"$builddir/tests/daemon/connect_kill" "$rdma" "${CYCLES:-$(part 200)}" || fail "clients could not connect"
 	wait_for "the end of all connections" nobody_is_connected
 	serves "$rdma"
 	serves "$tcp"

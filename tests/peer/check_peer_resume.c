@@ -486,12 +486,15 @@ int main(int argc, char **argv)
 {
 	Suite *suite = suite_create("peer resume");
 	TCase *tc;
+	int seeds = 5;
 
-	if (argc > 1)
+	if (argc > 1) {
 		peer_pair_use(argv[1]);
+		seeds = (int)suite_part(20);
+	}
 	tc = suite_case(suite, "model", up, down);
-	tcase_add_loop_test(tc, random_messages_come_once_and_in_order, 0, 5);
-	tcase_add_loop_test(tc, they_do_so_over_connections_that_break, 0, 10);
+	tcase_add_loop_test(tc, random_messages_come_once_and_in_order, 0, seeds);
+	tcase_add_loop_test(tc, they_do_so_over_connections_that_break, 0, 2 * seeds);
 	tcase_add_test(tc, a_message_under_way_goes_on_after_the_connection_broke);
 	tc = suite_case(suite, "hostile", up_plain, down);
 	tcase_add_loop_test(tc, what_breaks_the_protocol_ends_the_connection_with_words, 0, ARRAY_SIZE(bad));

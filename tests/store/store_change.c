@@ -222,7 +222,7 @@ END_TEST
  * A copy in another store, kept by the changes alone, or by a walk while writes go on and the changes from its beginning on.
  */
 #define KEYS 3000u
-#define WRITES ((unsigned)suite_part(10000)) /* of each thread */
+#define WRITES ((unsigned)MAX(suite_part(10000), 4000u)) /* of each thread, so that a small store is full */
 
 struct copy {
 	struct fixture f, mirror;

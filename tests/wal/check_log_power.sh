@@ -1,10 +1,10 @@
 #!/bin/bash
 # The power of a machine is cut while its rdmad writes a log: an emulated machine with a disk is killed, whose page cache is lost with
 # it. With log.policy "always" all that was answered is found again, with "interval" what there was after one of the sets, which are
-# fewer. POWER_CYCLES says how often.
+# fewer. POWER_CYCLES says how often; otherwise 20 times, or as RDMAD_TEST_PART says.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-cycles=${POWER_CYCLES:-3}
+cycles=${POWER_CYCLES:-$(part 20)} || exit
 guest=$srcdir/scripts/guest
 need qemu-system-x86_64 busybox mkfs.ext4
 

@@ -3,11 +3,11 @@
 # when what was answered. Each begin of that record is a disk as a loss of power leaves it: its file system is repaired, and an rdmad
 # started on the log that is there. It finds what there was after one of the sets, and with log.policy "always" all that was answered by
 # then; with "interval" some of that is lacking, which proves that this can be seen. WRITES_LOOKS says how many begins are looked at (0:
-# each one), WRITES_SETS how many sets are recorded.
+# each one; otherwise 80, and of that as RDMAD_TEST_PART says), WRITES_SETS how many sets are recorded.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 export PATH="$PATH:/usr/sbin:/sbin"
-looks=${WRITES_LOOKS:-40}
+looks=${WRITES_LOOKS:-$(part 80)} || exit
 sets=${WRITES_SETS:-3000}
 guest=$srcdir/scripts/guest
 replay=$srcdir/tests/wal/replay_writes.py

@@ -17,7 +17,7 @@ answer() { timeout 60 redis-cli -p "$port" "$@" 2>&1; }
 [[ $(answer eval 'return 1' 0) != 1 ]] || units+=(scripting)
 cp "$srcdir/tests/service/clients/redis_skip.txt" "$dir/skip"
 [[ $(answer eval 'return type(cjson)' 0) == table ]] || echo '/^(EVAL - JSON|Try trick readonly table on json)' >>"$dir/skip" # no lua-cjson
-[[ $(part 20) == 20 ]] || units=(type/string keyspace protocol multi)
+[[ $(part 20) -gt 1 ]] || units=(type/string keyspace protocol multi)
 [[ ! ${UNITS-} ]] || read -ra units <<<"$UNITS"
 
 # Of scripts its suite asks twice: by EVAL, and by functions, which rdmad does not have.
