@@ -135,6 +135,23 @@ try_link() {
 	stop_daemon
 }
 
+# Under traffic each connection ends by itself, while that by TCP goes on. Soft-RoCE then makes no connection any more, of any program,
+# until the device is made anew, which the daemon takes.
+try_cut() {
+	begin
+	come
+	ip link set "$interface" down
+	went
+	serves "$tcp"
+	ip link set "$interface" up
+	take_away
+	wait_for "the loss in status" misses
+	put_back
+	wait_for "RDMA in status" listens
+	serves "$rdma"
+	stop_daemon
+}
+
 try_address() {
 	begin
 	come
@@ -301,7 +318,7 @@ try_required() {
 }
 
 case ${1-} in
-'') cases=(link late_link late_second late required address quiet library peers removal) ;;
+'') cases=(link cut late_link late_second late required address quiet library peers removal) ;;
 *) cases=("$@") ;;
 esac
 for case in "${cases[@]}"; do
