@@ -544,8 +544,10 @@ static void submit_again(struct kv *kv, struct kv_kept *kept, uint64_t now)
 	struct kv *node = kv_node_of(kv, kept->slot);
 	struct kv_kept **place;
 	struct request *r;
-	int rc = node ? request_submit(node, &kept->ask, &r) : slot_nowhere(kv, kept->slot);
+	int rc = -ECONNABORTED;
 
+	if (!kv->ending)
+		rc = node ? request_submit(node, &kept->ask, &r) : slot_nowhere(kv, kept->slot);
 	if (rc == -EAGAIN) {
 		wait_until(kv, kept, now + FULL_PAUSE);
 	} else if (rc != 0) {
