@@ -1,7 +1,8 @@
 #!/bin/bash
 # check_operator.sh: the first hour of an operator by the manual alone, in the guest: the commands and files of rdmad-intro(7) as they
 # stand there, from the package to two daemons with keys, metrics, and an alert that fires when RDMA is lost. Then faults are
-# planted, and what doctor says of each is typed as it stands, until doctor is content.
+# planted, and what doctor says of each is typed as it stands, until doctor is content. Two things are otherwise, for time: the store
+# is small, as each start touches its memory, and the alert fires after seconds; check_metrics_rules.sh has its minute.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/package/installed.sh
@@ -44,9 +45,9 @@ follow() {
 
 # doctor [OPTION...]: what it finds goes to $dir/out.
 doctor() { inside "$rdmactl" doctor --json "$@" >"$dir/out" 2>"$dir/err"; }
-# names NUMBER: among the findings, and the command that mends it is in $mend.
+# names NUMBER: among the findings, and the commands that mend it are in $mend, a line for each.
 names() {
-	mend=$(jq -r "[.findings[] | select(.id == \"RD-$1\")][0].command // \"\"" "$dir/out")
+	mend=$(jq -r ".findings[] | select(.id == \"RD-$1\").command" "$dir/out")
 	[[ $mend ]] || fail "doctor does not name RD-$1: $(jq -c '[.findings[].id]' "$dir/out")"
 }
 # Of notes, such as of a clock that nobody keeps, it makes no fault.
@@ -56,6 +57,7 @@ type_mend() { as_root "$mend" >"$dir/mended" 2>&1 || fail "the command that doct
 
 # --- the first hour
 
+echo 'kv.memory = "64M";' >>/etc/rdmad.conf
 start_system
 follow "Is it there?"
 follow "The first key"
@@ -78,13 +80,14 @@ inside systemctl reload rdmad@second || fail "reload of the second daemon"
 
 file "Metrics and alerts" 1 >>/etc/rdmad.conf
 follow "Metrics and alerts"
-# Debian's configuration looks each 15 s.
-{ echo 'global: {scrape_interval: 2s, evaluation_interval: 2s}' && file "Metrics and alerts" 2; } >/srv/prometheus.yml
+file "Metrics and alerts" 2 >/srv/prometheus.yml
 ends 0 SUCCESS promtool check config /srv/prometheus.yml
+sed 's/for: 1m/for: 4s/' /usr/share/rdmad/rdmad.rules.yml >/srv/rdmad.rules.yml
+sed -i -e 's,/usr/share/rdmad/,/srv/,' -e '1i global: {scrape_interval: 2s, evaluation_interval: 2s}' /srv/prometheus.yml
 prometheus --config.file /srv/prometheus.yml --storage.tsdb.path "$dir/tsdb" --web.listen-address 127.0.0.1:9090 --log.level error >"$dir/prometheus" 2>&1 &
 clients+=($!)
 # asked QUERY VALUE: whether Prometheus has so many series of it.
-asked() { [[ $(curl -s -G --data-urlencode "query=$1" http://127.0.0.1:9090/api/v1/query | jq '.data.result | length') == "$2" ]]; }
+asked() { [[ $(curl -s -G --data-urlencode "query=$1" http://127.0.0.1:9090/api/v1/query | jq '.data.result | length' 2>"$dir/err") == "$2" ]]; }
 alert_is() { asked "ALERTS{alertname=\"$1\",alertstate=\"firing\"}" "$2"; }
 wait_for "Prometheus's first look" asked 'rdmad_transport_available{transport="rdma"} == 1' 2 || cat "$dir/prometheus" >&2
 [[ ! -s $dir/prometheus ]] || fail "Prometheus: $(cat "$dir/prometheus")"
@@ -106,24 +109,17 @@ names 1202
 names 1203 && type_mend
 content "With LimitMEMLOCK as it says" --config /etc/rdmad/second.conf
 
-# A file of keys that the daemon may not read.
+# A file of keys that the daemon may not read, and a rule of the firewall.
 chown root: /etc/rdmad/keys
 inside systemctl restart rdmad 2>"$dir/err" && fail "the daemon starts with keys that it cannot read"
+iptables -P INPUT DROP && iptables -I INPUT -i lo -j ACCEPT || fail "no rule of the firewall can be made"
 doctor && fail "doctor takes keys of another user for good"
 names 2901 && type_mend
-content "With the keys its own"
-
-# A rule of the firewall.
-if iptables -P INPUT DROP 2>"$dir/err"; then
-	iptables -I INPUT -i lo -j ACCEPT
-	doctor
-	names 2403 && type_mend
-	doctor
-	names 2403 && type_mend # TCP's port, then that of RoCE
-	content "With the ports let in"
-	iptables -P INPUT ACCEPT
-	iptables -F INPUT
-fi
+names 2403 && type_mend
+[[ $(wc -l <<<"$mend") == 2 ]] || fail "not TCP's port and that of RoCE: $mend"
+content "With the keys its own and the ports let in"
+iptables -P INPUT ACCEPT
+iptables -F INPUT
 
 # The device is lost.
 wait_for "Prometheus's look behind the restart" asked 'rdmad_transport_available{transport="rdma"} == 1' 2
@@ -131,9 +127,9 @@ lost=$SECONDS
 rdma link delete rxe0 >"$dir/out" 2>&1 & # which may wait for those that use it
 sees_loss() { doctor && jq -e 'any(.findings[]; .id == "RD-0102")' "$dir/out" >/dev/null; }
 wait_for "doctor to see that the device is gone" sees_loss
+names 0604
 names 0102
 ends 0 "tcp" "$rdmactl" --key /srv/user/.config/rdmad/key -H "$RDMAD_GUEST_ADDR" ping -c 1
-alert_is RdmadRdmaMissing 0 || fail "the alert does not wait a minute"
 wait_for "the alert" alert_is RdmadRdmaMissing 2
 echo "the alert: $((SECONDS - lost)) s behind the loss"
 mend=${mend##*without: }

@@ -20,7 +20,8 @@ start_system() {
 		container=test exec /lib/systemd/systemd --system --unit=rdmad.service --log-target=console --show-status=0' \
 		<&- >"$dir/log" 2>&1 &
 	clients=($!)
-	wait_for "the unit's start" is ActiveState active || give_up "$(inside systemctl status rdmad 2>&1; tail -n 20 "$dir/log")"
+	# It waits for the start, once there is a systemd to ask: a look now and then would take as long as the start.
+	wait_for "the unit's start" inside systemctl start rdmad 2>"$dir/err" || give_up "$(inside systemctl status rdmad 2>&1; tail -n 20 "$dir/log")"
 }
 inside() { nsenter -t "$(pgrep -P "${clients[0]}" | head -n 1)" -m -p "$@"; }
 # state PROPERTY [UNIT]
