@@ -1,4 +1,4 @@
-/* peer_work.c: the works of "bench peer". scripts/bench-mpi.c has the same loops. */
+/* peer_work.c: the works of "bench peer". scripts/benchmarks/mpi.c has the same loops. */
 #include "ctl/peer.h"
 
 #define WINDOW PEER_STREAM_WINDOW

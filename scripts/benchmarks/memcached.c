@@ -1,5 +1,5 @@
 /*
- * bench-memcached.c: a load for servers of memcached's protocol: bench-memcached PORT CONNECTIONS IN_FLIGHT BYTES get|set SECONDS.
+ * memcached.c: a load for servers of memcached's protocol: bench-memcached PORT CONNECTIONS IN_FLIGHT BYTES get|set SECONDS.
  * One thread; each connection has so many requests on the way, of 10000 keys; what it prints is requests a second.
  */
 #include <arpa/inet.h>

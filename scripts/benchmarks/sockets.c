@@ -1,11 +1,11 @@
 /*
- * bench-sockets.c: what "rdmactl bench peer" measures, by polled TCP sockets and nothing else: what is left to a library over them.
+ * sockets.c: what "rdmactl bench peer" measures, by polled TCP sockets and nothing else: what is left to a library over them.
  *
- *     cc -O2 -o bench-sockets bench-sockets.c
+ *     cc -O2 -o bench-sockets sockets.c
  *     ./bench-sockets 4 64 200
  *
  * The arguments are ranks, the bytes of a message, and the milliseconds that each measurement takes at least. With two ranks it is
- * latency, with more of them the exchange of strings. One JSON object, as of bench-mpi.c. Errors end it.
+ * latency, with more of them the exchange of strings. One JSON object, as of mpi.c. Errors end it.
  */
 #define _GNU_SOURCE
 #include <netinet/in.h>

@@ -1,7 +1,7 @@
 /*
- * bench-mpi.c: what "rdmactl bench peer" measures, by MPI: the same loops, so that scripts/bench can put one beside the other.
+ * mpi.c: what "rdmactl bench peer" measures, by MPI: the same loops, so that scripts/bench can put one beside the other.
  *
- *     mpicc -O2 -o bench-mpi bench-mpi.c
+ *     mpicc -O2 -o bench-mpi mpi.c
  *     mpirun -n 4 ./bench-mpi latency,bcast,allreduce 64,1048576 200
  *
  * The arguments are works, bytes, and the milliseconds that each measurement takes at least. Rank 0 prints one JSON object.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench_python.py ADDRESS WHAT COUNT: as bench-kv.c, with the package rdmad; "tasks": gets of 32 tasks of asyncio, a second. ADDRESS
+"""python.py ADDRESS WHAT COUNT: as kv.c, with the package rdmad; "tasks": gets of 32 tasks of asyncio, a second. ADDRESS
 redis:PATH is that of a redis-server's UNIX socket, by python3-redis."""
 import asyncio
 import sys

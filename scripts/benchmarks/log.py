@@ -1,4 +1,4 @@
-"""bench_log: the part `log` of scripts/bench: what it costs to keep values on disk, beside redis-server's append-only file and beside
+"""benchmarks.log: the part `log` of scripts/bench: what it costs to keep values on disk, beside redis-server's append-only file and beside
 the bare file calls that it comes down to, on the same disk in the same run. Not a program of its own."""
 import os
 import statistics

@@ -1,7 +1,7 @@
 /*
- * bench-cluster.c: what the handle of a cluster costs beside a plain one. Values of 64 bytes, 1024 keys.
+ * cluster.c: what the handle of a cluster costs beside a plain one. Values of 64 bytes, 1024 keys.
  *
- *     cc -O2 -o bench-cluster bench-cluster.c -lrdmad
+ *     cc -O2 -o bench-cluster cluster.c -lrdmad
  *     ./bench-cluster time PLAIN CLUSTER ROUNDS    processor time of this thread for a request by either, 64 in flight, by turns
  *     ./bench-cluster burst SERVER get|set COUNT   so many requests, 64 in flight, in the function burst(): for callgrind
  *     ./bench-cluster mget SERVER COUNT            so many calls for all keys
@@ -212,6 +212,6 @@ int main(int argc, char **argv)
 	else if (argc == 4 && strcmp(what, "kill") == 0)
 		while_killed(argv[2], argv[3]);
 	else
-		return fprintf(stderr, "usage: see the head of bench-cluster.c\n"), 1;
+		return fprintf(stderr, "usage: see the head of cluster.c\n"), 1;
 	return 0;
 }
