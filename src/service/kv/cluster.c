@@ -477,6 +477,7 @@ bool kv_cluster_engine(const void *settings, struct service_engine *out)
 				       .endpoints = &s->cluster_endpoints,
 				       .user = s->cluster_user,
 				       .password_file = s->cluster_password_file,
+				       .key_file = s->cluster_key_file,
 				       .period = s->cluster_period,
 				       .spread_after = s->cluster_spread_after,
 				       .lasting = s->cluster_fence == KV_FENCE_NONE};
@@ -503,7 +504,8 @@ static uint64_t engine_served(const void *shared)
 	return ((const struct kv_shared *)shared)->cluster->served;
 }
 
-const struct service_cluster kv_service_cluster = {engine_change, engine_settled, engine_until, engine_served};
+const struct service_cluster kv_service_cluster = {
+	.change = engine_change, .settled = engine_settled, .until = engine_until, .served = engine_served};
 
 /*
  * The sweep

@@ -36,7 +36,7 @@ struct kv_settings {
 	char *cluster_state;                /* NULL: what was served is known no longer than the process lives */
 	uint64_t cluster_engine;            /* enum kv_engine */
 	struct setting_list cluster_endpoints;
-	char *cluster_name, *cluster_user, *cluster_password_file;
+	char *cluster_name, *cluster_user, *cluster_password_file, *cluster_key_file;
 	uint64_t cluster_period, cluster_spread_after;
 	uint64_t cluster_fence; /* enum kv_fence */
 
