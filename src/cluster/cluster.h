@@ -36,6 +36,19 @@ struct cluster_node {
 	char address[CLUSTER_KINDS][CLUSTER_ADDRESS_MAX + 1]; /* by cluster_node_set(); "": none */
 };
 
+/* Slots as bits: bit slot % 8 of byte slot / 8. */
+#define CLUSTER_SLOT_BYTES (CLUSTER_SLOTS / 8)
+
+static inline bool cluster_bit(const uint8_t slots[static CLUSTER_SLOT_BYTES], unsigned slot)
+{
+	return slots[slot / 8] >> slot % 8 & 1;
+}
+
+static inline void cluster_bit_set(uint8_t slots[static CLUSTER_SLOT_BYTES], unsigned slot)
+{
+	slots[slot / 8] |= (uint8_t)(1u << slot % 8);
+}
+
 #define CLUSTER_ABSENT UINT16_MAX /* an owner: the slot has no server, and its keys are nowhere */
 
 struct cluster_table {
@@ -47,6 +60,9 @@ struct cluster_table {
 	/* 1 + index of the node that had the slot, and has to say that it has it no more before another one serves it;
 	 * 0: none has to */
 	uint16_t from[CLUSTER_SLOTS];
+	uint16_t to[CLUSTER_SLOTS];    /* 1 + index of the node that is to get it with its values; 0: none */
+	uint64_t moved[CLUSTER_SLOTS]; /* epoch of the table by which its owner got it with its values; 0: it did not,
+					* or has said since that it serves it */
 };
 
 /* "native", "resp", "metrics"; CLUSTER_KINDS for others. */
@@ -110,8 +126,9 @@ int cluster_save(const char *path, const struct cluster_table *table);
  */
 
 /* The table after `now` with these nodes, every slot on one of them, and the epoch one higher. Counts differ by one at
- * most, and the least number of slots moves, in few and long ranges; absent ones get a node. A node is the same where
- * its name is. `now` may have no node yet: epoch 0, all slots absent. -EINVAL, -E2BIG as cluster_add(). -ERANGE: no
+ * most, and the least number of slots moves, in few and long ranges; absent ones get a node. A slot that is to go to a
+ * node counts as that one's. A node is the same where its name is. `now` may have no node yet: epoch 0, all slots
+ * absent. -EINVAL, -E2BIG as cluster_add(). -ERANGE: no
  * higher epoch. */
 int cluster_plan(const struct cluster_table *now, const struct cluster_node *nodes, unsigned count,
 		 struct cluster_table *out);
@@ -121,12 +138,25 @@ int cluster_plan(const struct cluster_table *now, const struct cluster_node *nod
 int cluster_spread(const struct cluster_table *now, const bool gone[static CLUSTER_NODES],
 		   const bool lives[static CLUSTER_NODES], struct cluster_table *out);
 
-/* Say in `next`, of which only the owners are used, from which node of `now` each slot comes that gets another owner.
- * settled: nodes that serve by `now`, or are out; gone: nodes that are out, and stay so until `next` is valid. A node
- * that loses slots and is not in `next` comes to be there, without a slot. -EBUSY: a slot would be handed on that its
- * last node has not let go of. -EINVAL: another name, or no higher epoch. -E2BIG as cluster_add(). */
+/* Say in `next`, of which only the owners and `to` are used, from which node of `now` each slot comes that gets another
+ * owner, and which ones came with their values. settled: nodes that serve by `now`, or are out; gone: nodes that are
+ * out, and stay so until `next` is valid. A node that loses slots and is not in `next` comes to be there, without a
+ * slot. A slot that gets another owner, or is to go to one that is gone, is to go nowhere. -EBUSY: a slot would be
+ * handed on that its last node has not let go of. -EINVAL: another name, or no higher epoch. -E2BIG as cluster_add().
+ */
 int cluster_hand_over(const struct cluster_table *now, const bool settled[static CLUSTER_NODES],
 		      const bool gone[static CLUSTER_NODES], struct cluster_table *next);
+
+/* Before that: slots of live nodes of `now` that have another owner in `next`, or are to go to one there, stay where
+ * they are, and are to go there with their values. -E2BIG as cluster_add(). */
+int cluster_keep_values(const struct cluster_table *now, const bool lives[static CLUSTER_NODES],
+			struct cluster_table *next);
+
+/* The table after `now` by which a node of it has got these slots (bits) with their values. Otherwise as
+ * cluster_hand_over(); -ERANGE: no higher epoch. */
+int cluster_move(const struct cluster_table *now, const bool settled[static CLUSTER_NODES],
+		 const uint8_t slots[static CLUSTER_SLOT_BYTES], unsigned target, struct cluster_table *out);
+
 /*
  * member.c: what a node may serve, by an engine of agreement that the nodes share (etcd). It has the table as one key,
  * and a key of each node; it carries out transactions one after the other, says of each key by which revision it was
@@ -224,9 +254,9 @@ void cluster_member_lost(struct cluster_member *member, uint64_t now);
 /* What the node is to serve. */
 struct cluster_wish {
 	const struct cluster_table *table; /* NULL: there is none yet */
-	uint8_t slots[CLUSTER_SLOTS / 8];  /* bit slot % 8 of byte slot / 8 */
-	uint64_t serial;                   /* changes when any of it does */
-	bool anew;                         /* drop the keys of every slot, also of slots that stay */
+	uint8_t slots[CLUSTER_SLOT_BYTES];
+	uint64_t serial; /* changes when any of it does */
+	bool anew;       /* drop the keys of every slot, also of slots that stay */
 };
 
 const struct cluster_wish *cluster_member_wish(const struct cluster_member *member);

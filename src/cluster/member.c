@@ -128,11 +128,6 @@ static void member_stop(struct cluster_member *m, enum cluster_member_state stat
  * What may be served
  */
 
-static bool wish_has(const struct cluster_wish *wish, unsigned slot)
-{
-	return wish->slots[slot / 8] >> slot % 8 & 1;
-}
-
 /* `anew`: it may be that others had served its slots. */
 static void wish_for(struct cluster_member *m, bool changed, bool anew)
 {
@@ -148,9 +143,9 @@ static void wish_for(struct cluster_member *m, bool changed, bool anew)
 		if (m->table.owner[slot] != m->self)
 			continue;
 		/* A slot that is served is its own until it says itself that it is not, or is out. */
-		if (!from || (!anew && wish_has(wish, slot)) ||
+		if (!from || (!anew && cluster_bit(wish->slots, slot)) ||
 		    cluster_entry_settled(&m->seen[from - 1], m->table.epoch))
-			slots[slot / 8] |= (uint8_t)(1 << slot % 8);
+			cluster_bit_set(slots, slot);
 		else
 			m->expects = true;
 	}
