@@ -61,7 +61,7 @@ struct cluster_table {
 	 * 0: none has to */
 	uint16_t from[CLUSTER_SLOTS];
 	uint16_t to[CLUSTER_SLOTS];    /* 1 + index of the node that is to get it with its values; 0: none */
-	uint64_t moved[CLUSTER_SLOTS]; /* epoch of the table by which its owner got it with its values; 0: it did not,
+	uint64_t moved[CLUSTER_SLOTS]; /* epoch by which its owner got it with its values; 0: it did not,
 					* or has said since that it serves it */
 };
 
@@ -152,8 +152,9 @@ int cluster_hand_over(const struct cluster_table *now, const bool settled[static
 int cluster_keep_values(const struct cluster_table *now, const bool lives[static CLUSTER_NODES],
 			struct cluster_table *next);
 
-/* The table after `now` by which a node of it has got these slots (bits) with their values. Otherwise as
- * cluster_hand_over(); -ERANGE: no higher epoch. */
+/* The table after `now` by which a node of it has got these slots (bits) with their values. It serves them by that
+ * table at once, as their last node has let go of them before; which is to say so before they go on to a third one.
+ * Otherwise as cluster_hand_over(); -ERANGE: no higher epoch. */
 int cluster_move(const struct cluster_table *now, const bool settled[static CLUSTER_NODES],
 		 const uint8_t slots[static CLUSTER_SLOT_BYTES], unsigned target, struct cluster_table *out);
 
@@ -184,6 +185,37 @@ int cluster_entry_parse(const char *text, size_t length, struct cluster_entry *o
 void cluster_entry_print(const struct cluster_entry *entry, char text[static CLUSTER_VALUE_MAX]);
 /* The node serves no slot that the table of this epoch gives to others. NULL: nothing is known of it. */
 bool cluster_entry_settled(const struct cluster_entry *entry, uint64_t epoch);
+
+/*
+ * move.c: a node gets slots with their values. A session is one move of some slots from their owner, the donor, which
+ * sends the values and commits the table by which the slots are this node's.
+ */
+#define CLUSTER_STEP 1024u  /* slots of a session, at most */
+#define CLUSTER_ID_SIZE 16u /* bytes */
+
+struct cluster_session {
+	char donor[CLUSTER_NAME_MAX + 1];
+	char boot[CLUSTER_BOOT + 1]; /* the donor's */
+	uint8_t id[CLUSTER_ID_SIZE]; /* of one start of a donor the later session has the higher one, by memcmp() */
+	uint64_t epoch;              /* of the donor's table */
+	uint8_t slots[CLUSTER_SLOT_BYTES];
+	uint64_t complete; /* all values have come, and the table of this epoch is to say so; 0: not yet */
+};
+
+/* Whether this node may take it now, by its own table and what the engine has of the donor (NULL: nothing). False, and
+ * why: perhaps a look at the engine helps. It is another's to see that no other session is here which this one does not
+ * replace, and that the slots have no keys here. */
+bool cluster_session_allowed(const struct cluster_session *session, const struct cluster_table *table, unsigned self,
+			     const struct cluster_entry *donor, char *why, size_t size);
+/* Whether the donor has begun the next one behind it: then no table can be committed for the former any more. */
+bool cluster_session_replaces(const struct cluster_session *session, const struct cluster_session *next);
+/* The session has ended by this table. A complete one ends by a table of its epoch or a later one alone: until then the
+ * donor may be about to commit it, and an older table says nothing of that. One that is not complete ends as a whole
+ * when any of its slots is not to come any more. */
+bool cluster_session_over(const struct cluster_session *session, const struct cluster_table *table, unsigned self);
+/* The slot of a session that is over by this table is served with the values that came. All others are swept. */
+bool cluster_session_keeps(const struct cluster_session *session, const struct cluster_table *table, unsigned self,
+			   unsigned slot);
 
 /* All keys, as they were behind a transaction. */
 struct cluster_view {
@@ -266,6 +298,35 @@ void cluster_member_adopted(struct cluster_member *member, uint64_t serial);
 void cluster_member_leave(struct cluster_member *member);
 /* The slots that were adopted may be served until then; 0: not. */
 uint64_t cluster_member_until(const struct cluster_member *member);
+
+/* Ask the engine now. The look has been done when cluster_member_seen() is the number that it gets, or more. */
+uint64_t cluster_member_look(struct cluster_member *member);
+uint64_t cluster_member_seen(const struct cluster_member *member);
+
+/* Slots of this node that are to go to another one next. */
+struct cluster_step {
+	char target[CLUSTER_NAME_MAX + 1];
+	char boot[CLUSTER_BOOT + 1]; /* the target's */
+	uint8_t slots[CLUSTER_SLOT_BYTES];
+};
+
+/* The step to take now, of the target behind the one that *step has, which takes its turn; false: none. */
+bool cluster_member_step(const struct cluster_member *member, struct cluster_step *step);
+/* Whether this node still serves its slots, which are to go there, to the same start of the target. */
+bool cluster_member_holds(const struct cluster_member *member, const struct cluster_step *step);
+/* Commit the table of that epoch by which the target has the slots with their values: this node has carried out no
+ * request for them since the last value was sent, and does not until the outcome is known. False: it failed already. */
+bool cluster_member_commit(struct cluster_member *member, const struct cluster_step *step, uint64_t epoch);
+
+enum cluster_outcome {
+	CLUSTER_NO_COMMIT,
+	CLUSTER_OPEN,     /* it may have been carried out, or be so later */
+	CLUSTER_DONE,     /* it was */
+	CLUSTER_NOT_DONE, /* it never will be; or it was, and a later table is there by which the slots are others' */
+};
+
+/* Once it is known, go by the wish as it is then before anything else is done with the slots. */
+enum cluster_outcome cluster_member_outcome(const struct cluster_member *member);
 
 /* For its operator. */
 enum cluster_member_state cluster_member_state(const struct cluster_member *member);

@@ -237,11 +237,8 @@ int cluster_move(const struct cluster_table *now, const bool settled[static CLUS
 		if (cluster_bit(slots, slot))
 			out->owner[slot] = (uint16_t)target;
 	rc = cluster_hand_over(now, settled, none, out);
-	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
-		if (!cluster_bit(slots, slot))
-			continue;
-		out->from[slot] = 0; /* its node has let go of it already */
-		out->moved[slot] = out->epoch;
-	}
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		if (cluster_bit(slots, slot))
+			out->moved[slot] = out->epoch;
 	return rc;
 }
