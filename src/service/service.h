@@ -144,7 +144,7 @@ struct service_source;
 
 /* A key as it is now, for the node that gets its slot. */
 struct service_item {
-	const void *key;
+	const void *key; /* until next() */
 	size_t key_len;
 	bool there; /* else it is to be deleted */
 	const void *value;
@@ -162,16 +162,18 @@ struct service_item {
 struct service_moves {
 	/* `fd`: an eventfd that rises when there is something, behind sleep(). 0 or -errno. */
 	int (*open)(void *shared, const uint8_t *slots, int fd, struct service_source **out);
-	/* 1: an item, the caller's until release(); 0: there is none now; -ESTALE: changes were missed, or all keys
-	 * were deleted: begin anew, with another session. */
+	/* 1: an item, to be sent behind those before it, whose value is the caller's until release(); 0: there is none
+	 * now; -ESTALE: changes were missed, or all keys were deleted: begin anew, with another session. */
 	int (*next)(struct service_source *source, struct service_item *out);
 	void (*release)(struct service_source *source, struct service_item *item);
 	/* All keys that there were came once. */
 	bool (*walked)(const struct service_source *source);
 	/* The highest version that was given to any key. */
 	uint64_t (*version)(const struct service_source *source);
-	/* How many changes of any key are not looked at yet, about. */
-	uint64_t (*behind)(const struct service_source *source);
+	/* A change that was made so far comes before the mark. How many that do are not looked at yet, about; 0: all of
+	 * them are. */
+	uint64_t (*mark)(const struct service_source *source);
+	uint64_t (*behind)(const struct service_source *source, uint64_t mark);
 	bool (*sleep)(struct service_source *source); /* false: do not, there is something. rise() behind it */
 	void (*rise)(struct service_source *source);
 	void (*close)(struct service_source *source); /* all items were released. NULL is fine */

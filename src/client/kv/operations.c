@@ -151,6 +151,7 @@ static const struct {
 	[WIRE_OP_LEASE] = {SIZE_NONE, NUMBER, NUMBER, NULL, decode_number},
 	[WIRE_OP_WATCH] = {SIZE_KEYLESS, 0, 0, NULL, NULL}, /* watch.c */
 	[WIRE_OP_TABLE] = {SIZE_KEYLESS, 2 * NUMBER, sizeof(struct wire_table), NULL, decode_body},
+	[WIRE_OP_MOVE] = {SIZE_KEYLESS, 0, 0, NULL, decode_nothing},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 
