@@ -176,6 +176,7 @@ static void main_woken(void *arg)
 	workers_collect(d);
 	metrics_turn(d);
 	daemon_drained(d);
+	mover_turn(d);
 	if (atomic_exchange(&d->look, false))
 		engine_look(d);
 	if (atomic_load(&d->fatal))

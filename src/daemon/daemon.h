@@ -551,7 +551,7 @@ struct mover_progress {
 
 struct mover;
 
-/* Takes a copy of what `attr` points at. 0, or -errno, logged. */
+/* Takes a copy of what `attr` points at. There is one at a time. 0, or -errno, logged. */
 int mover_open(struct daemon *daemon, const struct mover_attr *attr, struct mover **out);
 enum mover_state mover_state(const struct mover *mover);
 const char *mover_reason(const struct mover *mover); /* of the end; "" */
@@ -563,6 +563,7 @@ void mover_finish(struct mover *mover, uint64_t epoch);
 void mover_done(struct mover *mover);
 /* Ends the thread, and waits for one message at most. Sealed slots stay so. NULL is fine. */
 void mover_close(struct mover *mover);
+void mover_turn(struct daemon *daemon); /* when the loop is woken: calls changed() */
 
 /*
  * status.c: the state of the daemon as JSON, from what the workers report.
@@ -660,6 +661,7 @@ struct daemon {
 	uint64_t refused[WIRE_REASONS]; /* before a worker saw them */
 	struct control *control;
 	struct engine *engine;          /* NULL: there is none */
+	struct mover *mover;            /* the same */
 	struct metrics_server *metrics; /* NULL: not by HTTP */
 	uint64_t started;
 	time_t started_at, configured_at; /* by the system's clock: the start, and the last configuration that holds */

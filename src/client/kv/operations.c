@@ -176,6 +176,10 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 		return request_get_again(kv, r, record, body);
 	if (record->status == WIRE_MOVED && kv->whole && kv_route_moved(kv, r, record, body))
 		return 0;
+	if (record->op == WIRE_OP_MOVE && record->status == WIRE_BUSY && wire_printable(body, record->length)) {
+		kv_request_finish(kv, r, -EAGAIN, body, record->length); /* why */
+		return 0;
+	}
 	kv->disk_full = record->status == WIRE_DISK_FULL;
 	if (record->status == WIRE_OVER_QUOTA && record->length >= sizeof(kv->quota))
 		memcpy(&kv->quota, body, sizeof(kv->quota));
@@ -263,6 +267,8 @@ KV_INLINE int ask_check(struct kv *kv, const struct ask *ask)
 		rc = check_key(kv, likely(ask->key) ? ask->key_len : 0, ask->value_len);
 	if (unlikely(ask->op == WIRE_OP_LEASE && rc == 0 && !kv->leases))
 		return not_there(kv, "leases");
+	if (unlikely(ask->op == WIRE_OP_MOVE && rc == 0 && !kv->moves))
+		return not_there(kv, "moves of slots");
 	return unlikely(ask->op == WIRE_OP_TABLE && rc == 0 && !kv->tables) ? not_there(kv, "table") : rc;
 }
 

@@ -393,6 +393,7 @@ static enum wire_status session_take(struct kv_moves *m, struct kv_agent *agent,
 		return WIRE_BUSY;
 	}
 	m->bound = true;
+	atomic_store(&m->used, kv_now(agent->thread));
 	agent->session = m->number;
 	return WIRE_OK;
 }
