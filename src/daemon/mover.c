@@ -243,6 +243,11 @@ static int item_send(struct mover *m)
 	return 0;
 }
 
+static int changes_missed(struct mover *m)
+{
+	return mover_fail(m, -ESTALE, "changes", "more of them came than were kept, or all keys were deleted");
+}
+
 /* What there is room for. 1: there is no room; 0: there is nothing more now; or -errno. */
 static int send_items(struct mover *m)
 {
@@ -251,11 +256,8 @@ static int send_items(struct mover *m)
 	while (!m->failed && !atomic_load(&m->stop)) {
 		if (!m->has_next) {
 			rc = m->moves->next(m->source, &m->next);
-			if (rc == -ESTALE)
-				mover_fail(m, rc, "changes",
-					   "more of them came than were kept, or all keys were deleted");
 			if (rc <= 0)
-				return rc;
+				return rc < 0 ? changes_missed(m) : 0;
 			m->has_next = true;
 		}
 		rc = item_send(m);
@@ -292,6 +294,8 @@ static int copy_items(struct mover *m)
 			mark = m->moves->mark(m->source);
 		}
 		rc = send_items(m);
+		if (rc > 0 && m->moves->hear(m->source) != 0)
+			rc = changes_missed(m);
 		if (rc < 0)
 			return rc;
 		look_whether_near(m);
