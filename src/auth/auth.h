@@ -186,7 +186,7 @@ struct auth_prefixes {
 struct auth_client {
 	char name[AUTH_NAME_MAX + 1];
 	uint32_t services; /* bits, by the place in the names that auth_clients_load() was given */
-	bool flush, facts;
+	bool flush, facts, move;
 	struct auth_prefixes prefixes[AUTH_ACCESSES]; /* of keys to read and to write; of channels and groups */
 	uint64_t stored;                              /* bytes in the key/value store; AUTH_NO_LIMIT */
 	uint64_t connections, gpu_sessions, gpu_memory, bytes, requests; /* the last two a second; AUTH_NO_LIMIT */

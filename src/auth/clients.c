@@ -25,6 +25,7 @@ const struct auth_client auth_everything = {
 	.services = UINT32_MAX,
 	.flush = true,
 	.facts = true,
+	.move = true,
 	.prefixes = {{.all = true}, {.all = true}, {.all = true}},
 	NO_LIMITS,
 };
@@ -138,6 +139,10 @@ static int parse_word(struct parser *p, const char *word)
 	}
 	if (strcmp(word, "facts") == 0) {
 		p->client->facts = true;
+		return 0;
+	}
+	if (strcmp(word, "move") == 0) {
+		p->client->move = true;
 		return 0;
 	}
 	return parser_complain(p, word, "this is no service and no right");

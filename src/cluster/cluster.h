@@ -36,6 +36,19 @@ struct cluster_node {
 	char address[CLUSTER_KINDS][CLUSTER_ADDRESS_MAX + 1]; /* by cluster_node_set(); "": none */
 };
 
+/* Slots as bits: bit slot % 8 of byte slot / 8. */
+#define CLUSTER_SLOT_BYTES (CLUSTER_SLOTS / 8)
+
+static inline bool cluster_bit(const uint8_t slots[static CLUSTER_SLOT_BYTES], unsigned slot)
+{
+	return slots[slot / 8] >> slot % 8 & 1;
+}
+
+static inline void cluster_bit_set(uint8_t slots[static CLUSTER_SLOT_BYTES], unsigned slot)
+{
+	slots[slot / 8] |= (uint8_t)(1u << slot % 8);
+}
+
 #define CLUSTER_ABSENT UINT16_MAX /* an owner: the slot has no server, and its keys are nowhere */
 
 struct cluster_table {
@@ -47,6 +60,9 @@ struct cluster_table {
 	/* 1 + index of the node that had the slot, and has to say that it has it no more before another one serves it;
 	 * 0: none has to */
 	uint16_t from[CLUSTER_SLOTS];
+	uint16_t to[CLUSTER_SLOTS];    /* 1 + index of the node that is to get it with its values; 0: none */
+	uint64_t moved[CLUSTER_SLOTS]; /* epoch by which its owner got it with its values; 0: it did not,
+					* or has said since that it serves it */
 };
 
 /* "native", "resp", "metrics"; CLUSTER_KINDS for others. */
@@ -110,8 +126,9 @@ int cluster_save(const char *path, const struct cluster_table *table);
  */
 
 /* The table after `now` with these nodes, every slot on one of them, and the epoch one higher. Counts differ by one at
- * most, and the least number of slots moves, in few and long ranges; absent ones get a node. A node is the same where
- * its name is. `now` may have no node yet: epoch 0, all slots absent. -EINVAL, -E2BIG as cluster_add(). -ERANGE: no
+ * most, and the least number of slots moves, in few and long ranges; absent ones get a node. A slot that is to go to a
+ * node counts as that one's. A node is the same where its name is. `now` may have no node yet: epoch 0, all slots
+ * absent. -EINVAL, -E2BIG as cluster_add(). -ERANGE: no
  * higher epoch. */
 int cluster_plan(const struct cluster_table *now, const struct cluster_node *nodes, unsigned count,
 		 struct cluster_table *out);
@@ -121,12 +138,26 @@ int cluster_plan(const struct cluster_table *now, const struct cluster_node *nod
 int cluster_spread(const struct cluster_table *now, const bool gone[static CLUSTER_NODES],
 		   const bool lives[static CLUSTER_NODES], struct cluster_table *out);
 
-/* Say in `next`, of which only the owners are used, from which node of `now` each slot comes that gets another owner.
- * settled: nodes that serve by `now`, or are out; gone: nodes that are out, and stay so until `next` is valid. A node
- * that loses slots and is not in `next` comes to be there, without a slot. -EBUSY: a slot would be handed on that its
- * last node has not let go of. -EINVAL: another name, or no higher epoch. -E2BIG as cluster_add(). */
+/* Say in `next`, of which only the owners and `to` are used, from which node of `now` each slot comes that gets another
+ * owner, and which ones came with their values. settled: nodes that serve by `now`, or are out; gone: nodes that are
+ * out, and stay so until `next` is valid. A node that loses slots and is not in `next` comes to be there, without a
+ * slot. A slot that gets another owner, or is to go to one that is gone, is to go nowhere. -EBUSY: a slot would be
+ * handed on that its last node has not let go of. -EINVAL: another name, or no higher epoch. -E2BIG as cluster_add().
+ */
 int cluster_hand_over(const struct cluster_table *now, const bool settled[static CLUSTER_NODES],
 		      const bool gone[static CLUSTER_NODES], struct cluster_table *next);
+
+/* Before that: slots of live nodes of `now` that have another owner in `next`, or are to go to one there, stay where
+ * they are, and are to go there with their values. -E2BIG as cluster_add(). */
+int cluster_keep_values(const struct cluster_table *now, const bool lives[static CLUSTER_NODES],
+			struct cluster_table *next);
+
+/* The table after `now` by which a node of it has got these slots (bits) with their values. It serves them by that
+ * table at once, as their last node has let go of them before; which is to say so before they go on to a third one.
+ * Otherwise as cluster_hand_over(); -ERANGE: no higher epoch. */
+int cluster_move(const struct cluster_table *now, const bool settled[static CLUSTER_NODES],
+		 const uint8_t slots[static CLUSTER_SLOT_BYTES], unsigned target, struct cluster_table *out);
+
 /*
  * member.c: what a node may serve, by an engine of agreement that the nodes share (etcd). It has the table as one key,
  * and a key of each node; it carries out transactions one after the other, says of each key by which revision it was
@@ -154,6 +185,37 @@ int cluster_entry_parse(const char *text, size_t length, struct cluster_entry *o
 void cluster_entry_print(const struct cluster_entry *entry, char text[static CLUSTER_VALUE_MAX]);
 /* The node serves no slot that the table of this epoch gives to others. NULL: nothing is known of it. */
 bool cluster_entry_settled(const struct cluster_entry *entry, uint64_t epoch);
+
+/*
+ * move.c: a node gets slots with their values. A session is one move of some slots from their owner, the donor, which
+ * sends the values and commits the table by which the slots are this node's.
+ */
+#define CLUSTER_STEP 1024u  /* slots of a session, at most */
+#define CLUSTER_ID_SIZE 16u /* bytes */
+
+struct cluster_session {
+	char donor[CLUSTER_NAME_MAX + 1];
+	char boot[CLUSTER_BOOT + 1]; /* the donor's */
+	uint8_t id[CLUSTER_ID_SIZE]; /* of one start of a donor the later session has the higher one, by memcmp() */
+	uint64_t epoch;              /* of the donor's table */
+	uint8_t slots[CLUSTER_SLOT_BYTES];
+	uint64_t complete; /* all values have come, and the table of this epoch is to say so; 0: not yet */
+};
+
+/* Whether this node may take it now, by its own table and what the engine has of the donor (NULL: nothing). False, and
+ * why: perhaps a look at the engine helps. It is another's to see that no other session is here which this one does not
+ * replace, and that the slots have no keys here. */
+bool cluster_session_allowed(const struct cluster_session *session, const struct cluster_table *table, unsigned self,
+			     const struct cluster_entry *donor, char *why, size_t size);
+/* Whether the donor has begun the next one behind it: then no table can be committed for the former any more. */
+bool cluster_session_replaces(const struct cluster_session *session, const struct cluster_session *next);
+/* The session has ended by this table. A complete one ends by a table of its epoch or a later one alone: until then the
+ * donor may be about to commit it, and an older table says nothing of that. One that is not complete ends as a whole
+ * when any of its slots is not to come any more. */
+bool cluster_session_over(const struct cluster_session *session, const struct cluster_table *table, unsigned self);
+/* The slot of a session that is over by this table is served with the values that came. All others are swept. */
+bool cluster_session_keeps(const struct cluster_session *session, const struct cluster_table *table, unsigned self,
+			   unsigned slot);
 
 /* All keys, as they were behind a transaction. */
 struct cluster_view {
@@ -224,9 +286,9 @@ void cluster_member_lost(struct cluster_member *member, uint64_t now);
 /* What the node is to serve. */
 struct cluster_wish {
 	const struct cluster_table *table; /* NULL: there is none yet */
-	uint8_t slots[CLUSTER_SLOTS / 8];  /* bit slot % 8 of byte slot / 8 */
-	uint64_t serial;                   /* changes when any of it does */
-	bool anew;                         /* drop the keys of every slot, also of slots that stay */
+	uint8_t slots[CLUSTER_SLOT_BYTES];
+	uint64_t serial; /* changes when any of it does */
+	bool anew;       /* drop the keys of every slot, also of slots that stay */
 };
 
 const struct cluster_wish *cluster_member_wish(const struct cluster_member *member);
@@ -236,6 +298,35 @@ void cluster_member_adopted(struct cluster_member *member, uint64_t serial);
 void cluster_member_leave(struct cluster_member *member);
 /* The slots that were adopted may be served until then; 0: not. */
 uint64_t cluster_member_until(const struct cluster_member *member);
+
+/* Ask the engine now. The look has been done when cluster_member_seen() is the number that it gets, or more. */
+uint64_t cluster_member_look(struct cluster_member *member);
+uint64_t cluster_member_seen(const struct cluster_member *member);
+
+/* Slots of this node that are to go to another one next. */
+struct cluster_step {
+	char target[CLUSTER_NAME_MAX + 1];
+	char boot[CLUSTER_BOOT + 1]; /* the target's */
+	uint8_t slots[CLUSTER_SLOT_BYTES];
+};
+
+/* The step to take now, of the target behind the one that *step has, which takes its turn; false: none. */
+bool cluster_member_step(const struct cluster_member *member, struct cluster_step *step);
+/* Whether this node still serves its slots, which are to go there, to the same start of the target. */
+bool cluster_member_holds(const struct cluster_member *member, const struct cluster_step *step);
+/* Commit the table of that epoch by which the target has the slots with their values: this node has carried out no
+ * request for them since the last value was sent, and does not until the outcome is known. False: it failed already. */
+bool cluster_member_commit(struct cluster_member *member, const struct cluster_step *step, uint64_t epoch);
+
+enum cluster_outcome {
+	CLUSTER_NO_COMMIT,
+	CLUSTER_OPEN,     /* it may have been carried out, or be so later */
+	CLUSTER_DONE,     /* it was */
+	CLUSTER_NOT_DONE, /* it never will be; or it was, and a later table is there by which the slots are others' */
+};
+
+/* Once it is known, go by the wish as it is then before anything else is done with the slots. */
+enum cluster_outcome cluster_member_outcome(const struct cluster_member *member);
 
 /* For its operator. */
 enum cluster_member_state cluster_member_state(const struct cluster_member *member);

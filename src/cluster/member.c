@@ -26,6 +26,7 @@ struct cluster_member {
 	bool away;                                /* was not a member in the last view */
 	bool leaves;                              /* is to, for ever */
 	unsigned self;                            /* index in the table, or CLUSTER_NODES */
+	bool gives;                               /* slots of its own that are to go to others */
 	unsigned counts[CLUSTER_NODES];           /* of slots, of the table's nodes */
 	struct cluster_entry seen[CLUSTER_NODES]; /* of the table's nodes */
 	uint64_t since[CLUSTER_NODES];            /* when that revision was seen first, with no gap between views */
@@ -40,6 +41,18 @@ struct cluster_member {
 	char value[CLUSTER_VALUE_MAX]; /* as its value; or a table: */
 	char text[CLUSTER_TEXT_MAX + 1];
 	struct cluster_table spare;
+
+	uint64_t looks, looks_sent, looks_seen; /* that were asked for, are covered by what was sent, and answered */
+	uint64_t patience;                      /* neither a look nor a commit before: the last one was lost */
+
+	/* The table by which slots are to be another node's: one text, whatever the number of attempts. */
+	struct {
+		enum cluster_outcome outcome;
+		char target[CLUSTER_NAME_MAX + 1], boot[CLUSTER_BOOT + 1];
+		uint64_t table_revision; /* that it follows */
+		size_t length;
+		char text[CLUSTER_TEXT_MAX + 1];
+	} commit;
 
 	/* What comes of it. */
 	struct cluster_wish wish;
@@ -128,11 +141,6 @@ static void member_stop(struct cluster_member *m, enum cluster_member_state stat
  * What may be served
  */
 
-static bool wish_has(const struct cluster_wish *wish, unsigned slot)
-{
-	return wish->slots[slot / 8] >> slot % 8 & 1;
-}
-
 /* `anew`: it may be that others had served its slots. */
 static void wish_for(struct cluster_member *m, bool changed, bool anew)
 {
@@ -147,10 +155,11 @@ static void wish_for(struct cluster_member *m, bool changed, bool anew)
 
 		if (m->table.owner[slot] != m->self)
 			continue;
-		/* A slot that is served is its own until it says itself that it is not, or is out. */
-		if (!from || (!anew && wish_has(wish, slot)) ||
+		/* A slot that is served is its own until it says itself that it is not, or is out. One that came with
+		 * its values was let go of before the table said so. */
+		if (!from || m->table.moved[slot] || (!anew && cluster_bit(wish->slots, slot)) ||
 		    cluster_entry_settled(&m->seen[from - 1], m->table.epoch))
-			slots[slot / 8] |= (uint8_t)(1 << slot % 8);
+			cluster_bit_set(slots, slot);
 		else
 			m->expects = true;
 	}
@@ -222,6 +231,9 @@ static void take_members(struct cluster_member *m, const struct cluster_view *vi
 	if (changed) {
 		m->self = cluster_find(&m->table, m->node);
 		cluster_count(&m->table, m->counts);
+		m->gives = false;
+		for (unsigned slot = 0; slot < CLUSTER_SLOTS && !m->gives; slot++)
+			m->gives = m->table.owner[slot] == m->self && m->table.to[slot];
 	}
 	for (unsigned i = 0; i < m->table.count; i++) {
 		const struct cluster_entry *entry = cluster_view_find(view, m->table.node[i].name);
@@ -263,12 +275,32 @@ static void take_own(struct cluster_member *m, const struct cluster_view *view, 
 		m->own.revision = 0;
 }
 
+/* Whether the entry is that of a start of a node that may get slots. */
+static bool is_start(const struct cluster_entry *entry, const char *boot)
+{
+	return entry && entry->revision && !entry->out && strcmp(entry->boot, boot) == 0;
+}
+
+/* The table is there, or what an attempt compares has changed, so that none can be carried out any more. All attempts
+ * follow one table: the first that is carried out is the last. */
+static void take_commit(struct cluster_member *m, const struct cluster_view *view)
+{
+	if (m->commit.outcome != CLUSTER_OPEN)
+		return;
+	if (view->table_length == m->commit.length && memcmp(view->table, m->commit.text, m->commit.length) == 0)
+		m->commit.outcome = CLUSTER_DONE;
+	else if (view->table_revision != m->commit.table_revision || !is_start(&m->own, m->boot) ||
+		 !is_start(cluster_view_find(view, m->commit.target), m->commit.boot))
+		m->commit.outcome = CLUSTER_NOT_DONE;
+}
+
 void cluster_member_answer(struct cluster_member *m, uint64_t now, const struct cluster_view *view)
 {
 	bool gap = !m->viewed || now - m->viewed > part_of(m, 50), changed, mine, away;
 	uint64_t before = m->table.epoch;
 
 	m->waits = false;
+	m->looks_seen = m->looks_sent;
 	if (is_over(m))
 		return;
 	if (view->revision < m->revision) {
@@ -288,6 +320,7 @@ void cluster_member_answer(struct cluster_member *m, uint64_t now, const struct 
 		return;
 	changed = m->table.epoch != before;
 	take_members(m, view, changed, gap, now);
+	take_commit(m, view);
 	away = !mine || m->own.out;
 	if (away && m->leaves) {
 		member_stop(m, CLUSTER_LEFT, "it has left");
@@ -312,6 +345,8 @@ void cluster_member_answer(struct cluster_member *m, uint64_t now, const struct 
 void cluster_member_lost(struct cluster_member *m, uint64_t now)
 {
 	m->waits = false;
+	m->looks_sent = m->looks_seen;
+	m->patience = now + part_of(m, 1);
 	m->next = MIN(m->next, now + part_of(m, 6));
 }
 
@@ -393,6 +428,12 @@ static bool next_out(struct cluster_member *m, uint64_t now, struct cluster_txn 
 	return false;
 }
 
+static void find_settled(const struct cluster_member *m, bool settled[static CLUSTER_NODES])
+{
+	for (unsigned i = 0; i < m->table.count; i++)
+		settled[i] = cluster_entry_settled(&m->seen[i], m->table.epoch);
+}
+
 /* Give slots of nodes that are out to live nodes: a table that holds only while they stay out. */
 static bool next_spread(struct cluster_member *m, uint64_t now, struct cluster_txn *txn)
 {
@@ -401,9 +442,9 @@ static bool next_spread(struct cluster_member *m, uint64_t now, struct cluster_t
 
 	txn->compares = 1; /* the table, and nodes behind it */
 	txn->compare[0].revision = m->table_revision;
+	find_settled(m, settled);
 	for (unsigned i = 0; i < m->table.count; i++) {
 		lives[i] = !m->seen[i].out;
-		settled[i] = cluster_entry_settled(&m->seen[i], m->table.epoch);
 		if (!m->seen[i].out || !m->counts[i] || txn->compares == CLUSTER_COMPARES ||
 		    now - m->since[i] < time_after(m->attr.spread_after, turn_of(m, i)))
 			continue;
@@ -428,9 +469,121 @@ static bool next_spread(struct cluster_member *m, uint64_t now, struct cluster_t
 	return true;
 }
 
+/*
+ * Slots that go to another node with their values
+ */
+uint64_t cluster_member_look(struct cluster_member *m)
+{
+	return ++m->looks;
+}
+
+uint64_t cluster_member_seen(const struct cluster_member *m)
+{
+	return m->looks_seen;
+}
+
+enum cluster_outcome cluster_member_outcome(const struct cluster_member *m)
+{
+	return m->commit.outcome;
+}
+
+/* Whether the slot is served here, and is to go to that node. */
+static bool slot_goes(const struct cluster_member *m, unsigned slot, unsigned target)
+{
+	unsigned from = m->table.from[slot];
+
+	return m->table.owner[slot] == m->self && m->table.to[slot] == target + 1 && cluster_bit(m->wish.slots, slot) &&
+	       (!from || cluster_entry_settled(&m->seen[from - 1], m->table.epoch));
+}
+
+/* It is in the table, and has what it had. */
+static bool may_give(const struct cluster_member *m)
+{
+	return m->state == CLUSTER_BEATING && m->self != CLUSTER_NODES && !m->wish.anew && !m->leaves;
+}
+
+bool cluster_member_step(const struct cluster_member *m, struct cluster_step *step)
+{
+	unsigned last = cluster_find(&m->table, step->target), first = last == CLUSTER_NODES ? 0 : last + 1, slots = 0;
+
+	if (!m->gives || !may_give(m) || m->adopted != m->wish.serial)
+		return false;
+	for (unsigned i = 0; i < m->table.count && !slots; i++) {
+		unsigned target = (first + i) % m->table.count;
+
+		if (!m->seen[target].revision || m->seen[target].out || !*m->seen[target].boot)
+			continue;
+		memset(step->slots, 0, sizeof(step->slots));
+		for (unsigned slot = 0; slot < CLUSTER_SLOTS && slots < CLUSTER_STEP; slot++) {
+			if (!slot_goes(m, slot, target))
+				continue;
+			cluster_bit_set(step->slots, slot);
+			slots++;
+		}
+		memcpy(step->target, m->table.node[target].name, sizeof(step->target));
+		memcpy(step->boot, m->seen[target].boot, sizeof(step->boot));
+	}
+	return slots;
+}
+
+bool cluster_member_holds(const struct cluster_member *m, const struct cluster_step *step)
+{
+	unsigned target = cluster_find(&m->table, step->target);
+
+	if (!may_give(m) || target == CLUSTER_NODES || !is_start(&m->seen[target], step->boot))
+		return false;
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		if (cluster_bit(step->slots, slot) && !slot_goes(m, slot, target))
+			return false;
+	return true;
+}
+
+bool cluster_member_commit(struct cluster_member *m, const struct cluster_step *step, uint64_t epoch)
+{
+	bool settled[CLUSTER_NODES];
+	int rc;
+
+	m->commit.outcome = CLUSTER_NOT_DONE;
+	if (m->table.epoch + 1 != epoch || !cluster_member_holds(m, step))
+		return false;
+	find_settled(m, settled);
+	rc = cluster_move(&m->table, settled, step->slots, cluster_find(&m->table, step->target), &m->spare);
+	if (rc == 0)
+		rc = cluster_print(&m->spare, m->commit.text);
+	if (rc < 0)
+		return false;
+	m->commit.outcome = CLUSTER_OPEN;
+	m->commit.length = (size_t)rc;
+	m->commit.table_revision = m->table_revision;
+	memcpy(m->commit.target, step->target, sizeof(step->target));
+	memcpy(m->commit.boot, step->boot, sizeof(step->boot));
+	return true;
+}
+
+/* It holds only while both nodes are as they were seen last. */
+static bool next_commit(struct cluster_member *m, uint64_t now, struct cluster_txn *txn)
+{
+	const struct cluster_entry *target = &m->seen[cluster_find(&m->table, m->commit.target)];
+
+	if (m->commit.outcome != CLUSTER_OPEN || now < m->patience)
+		return false;
+	txn->compares = 3;
+	txn->compare[0].revision = m->commit.table_revision;
+	txn->compare[1].node = m->own.node;
+	txn->compare[1].revision = m->own.revision;
+	txn->compare[2].node = target->node;
+	txn->compare[2].revision = target->revision;
+	txn->value = m->commit.text;
+	txn->length = m->commit.length;
+	return true;
+}
+
 uint64_t cluster_member_due(const struct cluster_member *m)
 {
-	return m->waits || is_over(m) ? TIME_NEVER : MIN(m->next, m->next_other);
+	bool open = m->commit.outcome == CLUSTER_OPEN;
+	uint64_t due = MIN(m->next, open || m->looks != m->looks_sent ? m->patience : TIME_NEVER);
+
+	return m->waits || is_over(m) ? TIME_NEVER : open ? due : MIN(due, m->next_other);
 }
 
 bool cluster_member_next(struct cluster_member *m, uint64_t now, struct cluster_txn *txn)
@@ -441,7 +594,11 @@ bool cluster_member_next(struct cluster_member *m, uint64_t now, struct cluster_
 	if (now >= m->next) {
 		m->next = now + part_of(m, 25);
 		next_beat(m, now, txn);
-	} else if (now >= m->next_other) {
+	} else if (next_commit(m, now, txn)) {
+		/* and nothing else until its outcome is known */
+	} else if (m->looks != m->looks_sent && now >= m->patience) {
+		/* only a look */
+	} else if (now >= m->next_other && m->commit.outcome != CLUSTER_OPEN) {
 		m->next_other = now + part_of(m, 12);
 		/* Only one that beats itself can say that it would have heard others. */
 		if (m->state != CLUSTER_BEATING || m->fence <= now || m->self == CLUSTER_NODES)
@@ -451,6 +608,7 @@ bool cluster_member_next(struct cluster_member *m, uint64_t now, struct cluster_
 	} else {
 		return false;
 	}
+	m->looks_sent = m->looks;
 	m->waits = true;
 	return true;
 }

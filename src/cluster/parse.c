@@ -143,52 +143,84 @@ static int claim_range(struct cluster_table *table, uint64_t first, uint64_t las
 	return 0;
 }
 
-/* Slots of the line's owner that another node had. */
-static int claim_from(struct cluster_table *table, uint64_t first, uint64_t last, unsigned owner, unsigned from)
+/* What a word behind a line's ranges says of some of them: another node, or an epoch. */
+struct mark {
+	const char *word;
+	bool of_absent; /* absent slots have it as well */
+	uint64_t value; /* 1 + the node's index, or the epoch */
+};
+
+/* A slot's value of the mark's word; 0: it has none. */
+static uint64_t mark_of(const struct cluster_table *table, const struct mark *mark, uint64_t slot)
+{
+	return *mark->word == 'f' ? table->from[slot] : *mark->word == 't' ? table->to[slot] : table->moved[slot];
+}
+
+/* Slots of the line's owner have the mark. */
+static int claim_mark(struct cluster_table *table, uint64_t first, uint64_t last, unsigned owner,
+		      const struct mark *mark)
 {
 	for (; first <= last; first++) {
 		if (table->owner[first] != owner)
-			return log_fail(-EINVAL, "cluster", "slot %" PRIu64 " is not in the line's ranges before from",
-					first);
-		if (table->from[first])
-			return log_fail(-EINVAL, "cluster", "slot %" PRIu64 " is from node %s already", first,
-					table->node[table->from[first] - 1].name);
-		table->from[first] = (uint16_t)(from + 1);
+			return log_fail(-EINVAL, "cluster", "slot %" PRIu64 " is not in the line's ranges before %s",
+					first, mark->word);
+		if (mark_of(table, mark, first))
+			return log_fail(-EINVAL, "cluster", "slot %" PRIu64 " has a second %s", first, mark->word);
+		if (*mark->word == 'f')
+			table->from[first] = (uint16_t)mark->value;
+		else if (*mark->word == 't')
+			table->to[first] = (uint16_t)mark->value;
+		else
+			table->moved[first] = mark->value;
 	}
 	return 0;
 }
 
-/* The node behind "from", and the word behind it. */
-static int parse_from(struct parser *p, unsigned owner, unsigned *from)
+/* The node behind "from" or "to", or the epoch behind "moved"; and the word behind it. */
+static int parse_mark(struct parser *p, unsigned owner, struct mark *mark)
 {
-	int rc = need_word(p, "the node's name");
+	bool epoch = *mark->word == 'm';
+	int rc = need_word(p, epoch ? "the epoch" : "the node's name");
+	unsigned node;
 
 	if (rc != 0)
 		return rc;
-	*from = cluster_find(p->table, p->word);
-	if (*from == CLUSTER_NODES)
-		return log_fail(-EINVAL, "cluster", "no line before this one has a node %s", p->word);
-	if (*from == owner)
-		return log_fail(-EINVAL, "cluster", "node %s has no slots from itself", p->word);
+	if (owner == CLUSTER_ABSENT && !mark->of_absent)
+		return log_fail(-EINVAL, "cluster", "absent slots have no %s", mark->word);
+	if (epoch && units_parse_number(p->word, 1, CLUSTER_EPOCH_MAX, &mark->value) != 0)
+		return log_fail(-EINVAL, "cluster", "\"%s\" is no epoch: it is a number from 1 on", p->word);
+	if (!epoch) {
+		node = cluster_find(p->table, p->word);
+		if (node == CLUSTER_NODES)
+			return log_fail(-EINVAL, "cluster", "no line before this one has a node %s", p->word);
+		if (node == owner)
+			return log_fail(-EINVAL, "cluster", "node %s has no slots %s itself", p->word, mark->word);
+		mark->value = node + 1;
+	}
 	return need_word(p, "a range of slots");
 }
 
-/* Ranges, and behind "from NAME" those of them that this node had. */
+/* Ranges, and behind "from NAME", "to NAME" and "moved EPOCH" those of them of which that is so. */
 static int parse_ranges(struct parser *p, unsigned owner)
 {
+	static const struct mark marks[] = {{"from", true, 0}, {"to", false, 0}, {"moved", false, 0}};
+	struct mark mark = {NULL};
 	int rc = need_word(p, "a range of slots");
-	unsigned from = CLUSTER_NODES;
 
 	while (rc == 0) {
 		uint64_t first, last;
 
-		if (strcmp(p->word, "from") == 0)
-			rc = parse_from(p, owner, &from);
+		for (size_t i = 0; i < ARRAY_SIZE(marks) && rc == 0; i++)
+			if (strcmp(p->word, marks[i].word) == 0) {
+				mark = marks[i];
+				rc = parse_mark(p, owner, &mark);
+				break;
+			}
 		if (rc == 0)
 			rc = parse_range(p, &first, &last);
 		if (rc == 0)
-			rc = from == CLUSTER_NODES ? claim_range(p->table, first, last, owner)
-						   : claim_from(p->table, first, last, owner, from);
+			rc = mark.word ? claim_mark(p->table, first, last, owner, &mark)
+				       : claim_range(p->table, first, last, owner);
 		if (rc == 0)
 			rc = next_word(p);
 		if (rc <= 0)
@@ -277,11 +309,16 @@ static int check_whole(const struct parser *p, char *text)
 		return log_fail(-EINVAL, "cluster", "no line begins with %s", missing);
 	if (!table->count)
 		return log_fail(-EINVAL, "cluster", "no line begins with node");
-	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
 		if (table->owner[slot] == UNTOLD)
 			return log_fail(-EINVAL, "cluster",
 					"slots %u-%u are of no shard; where no server has them, write absent %u-%u",
 					slot, cluster_run(table, slot), slot, cluster_run(table, slot));
+		if (table->moved[slot] > table->epoch)
+			return log_fail(-EINVAL, "cluster",
+					"slot %u was moved by epoch %" PRIu64 ", which is yet to come", slot,
+					table->moved[slot]);
+	}
 	len = cluster_print(table, text);
 	if (len < 0)
 		return len;

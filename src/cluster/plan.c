@@ -85,7 +85,8 @@ int cluster_plan(const struct cluster_table *now, const struct cluster_node *nod
 	for (unsigned i = 0; i < now->count; i++)
 		place[i] = cluster_find(out, now->node[i].name);
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
-		unsigned old = now->owner[slot] == CLUSTER_ABSENT ? CLUSTER_NODES : place[now->owner[slot]];
+		unsigned owner = now->to[slot] ? now->to[slot] - 1u : now->owner[slot],
+			 old = owner == CLUSTER_ABSENT ? CLUSTER_NODES : place[owner];
 
 		out->owner[slot] = old == CLUSTER_NODES ? CLUSTER_ABSENT : (uint16_t)old;
 	}
@@ -140,23 +141,48 @@ static int place_in(const struct cluster_table *now, unsigned node, struct clust
 	return rc < 0 ? rc : (int)cluster_find(next, now->node[node].name);
 }
 
+/* Whether two tables have a slot on the same node, or on none. */
+static bool same_owner(const struct cluster_table *now, const struct cluster_table *next, unsigned slot)
+{
+	unsigned old = now->owner[slot], owner = next->owner[slot];
+
+	return old == CLUSTER_ABSENT || owner == CLUSTER_ABSENT
+		       ? old == owner
+		       : strcmp(now->node[old].name, next->node[owner].name) == 0;
+}
+
+/* Whether a node of `next` is one of those of `now`. */
+static bool node_is(const struct cluster_table *now, const bool which[static CLUSTER_NODES],
+		    const struct cluster_table *next, unsigned node)
+{
+	unsigned at = cluster_find(now, next->node[node].name);
+
+	return at != CLUSTER_NODES && which[at];
+}
+
 int cluster_hand_over(const struct cluster_table *now, const bool settled[static CLUSTER_NODES],
 		      const bool gone[static CLUSTER_NODES], struct cluster_table *next)
 {
+	bool lost[CLUSTER_NODES];
+
 	if (strcmp(now->name, next->name) != 0)
 		return log_fail(-EINVAL, "cluster", "the table is of cluster %s, not of %s", next->name, now->name);
 	if (next->epoch <= now->epoch)
 		return log_fail(-EINVAL, "cluster",
 				"epoch %" PRIu64 " is not higher than that of the valid table, %" PRIu64, next->epoch,
 				now->epoch);
+	for (unsigned i = 0; i < next->count; i++)
+		lost[i] = node_is(now, gone, next, i);
 	memset(next->from, 0, sizeof(next->from));
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
-		unsigned old = now->owner[slot], owner = next->owner[slot], from = now->from[slot];
-		bool same = old == CLUSTER_ABSENT || owner == CLUSTER_ABSENT
-				    ? old == owner
-				    : strcmp(now->node[old].name, next->node[owner].name) == 0;
+		unsigned old = now->owner[slot], from = now->from[slot], to = next->to[slot];
+		bool same = same_owner(now, next, slot);
 		int at;
 
+		if (!same || (to && (lost[to - 1] || to - 1 == next->owner[slot])))
+			next->to[slot] = 0;
+		/* It is needed until the owner has said that it goes by that table, or a later one. */
+		next->moved[slot] = same && old != CLUSTER_ABSENT && !settled[old] ? now->moved[slot] : 0;
 		if (from && settled[from - 1])
 			from = 0;
 		if (!same && from)
@@ -175,4 +201,44 @@ int cluster_hand_over(const struct cluster_table *now, const bool settled[static
 		next->from[slot] = (uint16_t)(at + 1);
 	}
 	return 0;
+}
+
+int cluster_keep_values(const struct cluster_table *now, const bool lives[static CLUSTER_NODES],
+			struct cluster_table *next)
+{
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+		unsigned old = now->owner[slot], to = next->to[slot] ? next->to[slot] - 1u : next->owner[slot];
+		int at;
+
+		next->to[slot] = 0;
+		next->owner[slot] = (uint16_t)to;
+		if (to == CLUSTER_ABSENT || old == CLUSTER_ABSENT || !lives[old] || same_owner(now, next, slot))
+			continue;
+		at = place_in(now, old, next);
+		if (at < 0)
+			return at;
+		next->owner[slot] = (uint16_t)at;
+		next->to[slot] = (uint16_t)(to + 1);
+	}
+	return 0;
+}
+
+int cluster_move(const struct cluster_table *now, const bool settled[static CLUSTER_NODES],
+		 const uint8_t slots[static CLUSTER_SLOT_BYTES], unsigned target, struct cluster_table *out)
+{
+	static const bool none[CLUSTER_NODES];
+	int rc;
+
+	if (now->epoch >= CLUSTER_EPOCH_MAX)
+		return -ERANGE;
+	*out = *now;
+	out->epoch++;
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		if (cluster_bit(slots, slot))
+			out->owner[slot] = (uint16_t)target;
+	rc = cluster_hand_over(now, settled, none, out);
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		if (cluster_bit(slots, slot))
+			out->moved[slot] = out->epoch;
+	return rc;
 }

@@ -37,38 +37,65 @@ static void put_range(struct writer *w, unsigned first, unsigned last)
 	put(w, first == last ? " %u" : " %u-%u", first, last);
 }
 
-/* Those of the owner's slots that a node had. */
-static void put_from(struct writer *w, const struct cluster_table *table, unsigned owner, unsigned node)
+/* Those of the owner's slots that have a node in `of`, which is table->from or ->to. */
+static void put_nodes(struct writer *w, const struct cluster_table *table, unsigned owner, const char *word,
+		      const uint16_t *of)
 {
-	put(w, " from %s", table->node[node].name);
-	for (unsigned first = 0, last; first < CLUSTER_SLOTS; first = last + 1) {
-		last = first;
-		if (table->owner[first] != owner || table->from[first] != node + 1)
+	bool had[CLUSTER_NODES] = {false};
+
+	for (unsigned next = 0, slot, last; cluster_range(table, owner, &next, &slot, &last);)
+		for (; slot <= last; slot++)
+			if (of[slot])
+				had[of[slot] - 1] = true;
+	for (unsigned node = 0; node < table->count; node++) {
+		if (!had[node])
 			continue;
-		while (last + 1 < CLUSTER_SLOTS && table->owner[last + 1] == owner && table->from[last + 1] == node + 1)
-			last++;
-		put_range(w, first, last);
+		put(w, " %s %s", word, table->node[node].name);
+		for (unsigned next = 0, slot, last; cluster_range(table, owner, &next, &slot, &last);)
+			for (unsigned first = slot; slot <= last; first = ++slot) {
+				if (of[slot] != node + 1)
+					continue;
+				while (slot < last && of[slot + 1] == node + 1)
+					slot++;
+				put_range(w, first, slot);
+			}
 	}
+}
+
+/* The owner's slots that came with their values: the epoch again where it is another than before. */
+static void put_moved(struct writer *w, const struct cluster_table *table, unsigned owner)
+{
+	const uint64_t *moved = table->moved;
+	uint64_t said = 0;
+
+	for (unsigned next = 0, slot, last; cluster_range(table, owner, &next, &slot, &last);)
+		for (unsigned first = slot; slot <= last; first = ++slot) {
+			if (!moved[slot])
+				continue;
+			while (slot < last && moved[slot + 1] == moved[slot])
+				slot++;
+			if (moved[slot] != said)
+				put(w, " moved %" PRIu64, moved[slot]);
+			said = moved[slot];
+			put_range(w, first, slot);
+		}
 }
 
 /* A line of an owner's ranges, if it has any. */
 static void put_ranges(struct writer *w, const struct cluster_table *table, unsigned owner, const char *what)
 {
-	bool had[CLUSTER_NODES] = {false};
 	const char *before = what;
 
 	for (unsigned next = 0, first, last; cluster_range(table, owner, &next, &first, &last); before = "") {
 		put(w, "%s", before);
 		put_range(w, first, last);
-		for (; first <= last; first++)
-			if (table->from[first])
-				had[table->from[first] - 1] = true;
 	}
-	for (unsigned i = 0; i < table->count; i++)
-		if (had[i])
-			put_from(w, table, owner, i);
-	if (before != what)
-		put(w, "\n");
+	if (before == what)
+		return;
+	put_nodes(w, table, owner, "from", table->from);
+	put_nodes(w, table, owner, "to", table->to);
+	put_moved(w, table, owner);
+	put(w, "\n");
 }
 
 int cluster_print(const struct cluster_table *table, char text[static CLUSTER_TEXT_MAX + 1])

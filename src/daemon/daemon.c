@@ -176,6 +176,9 @@ static void main_woken(void *arg)
 	workers_collect(d);
 	metrics_turn(d);
 	daemon_drained(d);
+	mover_turn(d);
+	if (atomic_exchange(&d->look, false))
+		engine_look(d);
 	if (atomic_load(&d->fatal))
 		loop_break(d->loop);
 }
@@ -256,6 +259,15 @@ static void service_is_fatal(void *arg, int error)
 	loop_wake(d->loop);
 }
 
+/* Any thread. */
+static void look_soon(void *arg)
+{
+	struct daemon *d = arg;
+
+	atomic_store(&d->look, true);
+	loop_wake(d->loop);
+}
+
 static void tick_soon(void *arg)
 {
 	struct daemon *d = arg;
@@ -276,6 +288,7 @@ int daemon_services_start(struct daemon *d)
 				    .busy = service_is_busy,
 				    .fatal = service_is_fatal,
 				    .soon = tick_soon,
+				    .look = look_soon,
 				    .arg = d};
 	int rc;
 

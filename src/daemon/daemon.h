@@ -518,6 +518,54 @@ struct engine_report {
 };
 
 bool engine_report(const struct daemon *daemon, struct engine_report *out); /* false: there is none */
+/* A turn at once, which asks the engine. Nothing where there is none. */
+void engine_look(struct daemon *daemon);
+
+/*
+ * mover.c: one session, in which the keys of some slots are copied to the node that gets these. A thread of its own
+ * speaks with that node, by a handle of librdmad. Main thread.
+ */
+struct mover_attr {
+	const char *address;               /* the native one of the other node */
+	const char *cluster, *node, *boot; /* of this node */
+	const char *key_file;              /* of the key by which the other one admits this node; NULL: none */
+	uint64_t epoch;                    /* of the table that this node goes by */
+	uint8_t slots[CLUSTER_SLOTS / 8];
+	const struct service *service; /* whose keys they are */
+	void *shared;                  /* the service's */
+	void (*changed)(void *arg);    /* main thread: the state is another one */
+	void *arg;
+};
+
+/* In this order; from each of them it may end. */
+enum mover_state {
+	MOVER_BEGINNING, /* the other node is asked */
+	MOVER_COPYING,
+	MOVER_NEAR,     /* all keys were sent, and few changes are to be: seal, and mover_finish() */
+	MOVER_COMPLETE, /* the other node has all, and has answered so */
+	MOVER_ENDED     /* it came to nothing: mover_close(), and begin anew */
+};
+
+struct mover_progress {
+	uint64_t keys, bytes; /* that were sent, and answered */
+	uint64_t behind;      /* changes that are to be sent, about */
+};
+
+struct mover;
+
+/* Takes a copy of what `attr` points at. There is one at a time. 0, or -errno, logged. */
+int mover_open(struct daemon *daemon, const struct mover_attr *attr, struct mover **out);
+enum mover_state mover_state(const struct mover *mover);
+const char *mover_reason(const struct mover *mover); /* of the end; "" */
+void mover_get_progress(const struct mover *mover, struct mover_progress *out);
+/* The slots are sealed, and this is settled: sends what is left, and that it is complete for the table of this
+ * epoch. */
+void mover_finish(struct mover *mover, uint64_t epoch);
+/* The table is there: has the other node look at it, without waiting. Behind MOVER_COMPLETE. */
+void mover_done(struct mover *mover);
+/* Ends the thread, and waits for one message at most. Sealed slots stay so. NULL is fine. */
+void mover_close(struct mover *mover);
+void mover_turn(struct daemon *daemon); /* when the loop is woken: calls changed() */
 
 /*
  * status.c: the state of the daemon as JSON, from what the workers report.
@@ -615,10 +663,12 @@ struct daemon {
 	uint64_t refused[WIRE_REASONS]; /* before a worker saw them */
 	struct control *control;
 	struct engine *engine;          /* NULL: there is none */
+	struct mover *mover;            /* the same */
 	struct metrics_server *metrics; /* NULL: not by HTTP */
 	uint64_t started;
 	time_t started_at, configured_at; /* by the system's clock: the start, and the last configuration that holds */
 	bool reload_failed;               /* the last one */
+	_Atomic bool look;                /* a service wants the engine to be asked */
 	_Atomic int fatal;                /* errno for which the process is to end, from a service; 0: none */
 	bool draining;                    /* no new connections */
 	bool ending;                      /* and the end comes with the last one, or when drain_timeout has passed */

@@ -190,6 +190,12 @@ static void engine_turn(void *arg)
 	loop_set_timer(engine->timer, due == TIME_NEVER ? TIME_NEVER : due > now ? due - now : TIME_MS / 10);
 }
 
+void engine_look(struct daemon *d)
+{
+	if (d->engine)
+		loop_set_timer(d->engine->timer, 0);
+}
+
 /*
  * Open and close
  */

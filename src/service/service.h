@@ -56,6 +56,7 @@ struct service_host {
 	void (*fatal)(void *arg,
 		      int error); /* from any thread: the process is to end, with the exit status of that errno */
 	void (*soon)(void *arg);  /* main thread: the services' tick() is called at once */
+	void (*look)(void *arg);  /* any thread: what the nodes of a cluster agree by is asked at once */
 	void *arg;
 };
 
@@ -133,8 +134,52 @@ struct service_engine {
 	const char *state; /* a file of this node's; NULL: none */
 	const struct setting_list *endpoints;
 	const char *user, *password_file; /* NULL: none */
+	const char *key_file;             /* of the key by which others admit this node; NULL: none */
 	uint64_t period, spread_after;
 	bool lasting; /* serve on without it */
+};
+
+struct cluster_session;
+struct service_source;
+
+/* A key as it is now, for the node that gets its slot. */
+struct service_item {
+	const void *key; /* until next() */
+	size_t key_len;
+	bool there; /* else it is to be deleted */
+	const void *value;
+	size_t value_len;
+	uint64_t ttl; /* us; 0: it does not expire */
+	uint32_t flags;
+	uint8_t type;
+	void *hold; /* until release() */
+};
+
+/*
+ * What is sent of the keys of some slots: all of them, and each again that was changed. State-based: what is sent of a
+ * key is what it is when it is read. One thread at a time.
+ */
+struct service_moves {
+	/* `fd`: an eventfd that rises when there is something, behind sleep(). 0 or -errno. */
+	int (*open)(void *shared, const uint8_t *slots, int fd, struct service_source **out);
+	/* 1: an item, to be sent behind those before it, whose value is the caller's until release(); 0: there is none
+	 * now; -ESTALE, -ENOMEM: changes were missed, or all keys were deleted: begin anew, with another session. */
+	int (*next)(struct service_source *source, struct service_item *out);
+	/* Take note of what changed, while there is no room to send it: often, as the store keeps few changes. 0, or
+	 * -errno as next(). */
+	int (*hear)(struct service_source *source);
+	void (*release)(struct service_source *source, struct service_item *item);
+	/* All keys that there were came once. */
+	bool (*walked)(const struct service_source *source);
+	/* The highest version that was given to any key. */
+	uint64_t (*version)(const struct service_source *source);
+	/* A change that was made so far comes before the mark. How many that do are not looked at yet, about; 0: all of
+	 * them are. */
+	uint64_t (*mark)(const struct service_source *source);
+	uint64_t (*behind)(const struct service_source *source, uint64_t mark);
+	bool (*sleep)(struct service_source *source); /* false: do not, there is something. rise() behind it */
+	void (*rise)(struct service_source *source);
+	void (*close)(struct service_source *source); /* all items were released. NULL is fine */
 };
 
 /* What the engine says to a service. Main thread. */
@@ -147,6 +192,16 @@ struct service_cluster {
 	void (*until)(void *shared, uint64_t until);
 	/* The highest epoch that was ever served, as far as is known. */
 	uint64_t (*served)(const void *shared);
+	/* Requests for these slots are held up, for 100 ms at most, and then answered as for slots that wait; NULL:
+	 * none is sealed any more. settled() says when no worker goes by what was before: moves->next() has all changes
+	 * then. 0 or -ENOMEM, logged. */
+	int (*seal)(void *shared, const uint8_t *slots);
+	/* At each turn of the engine's: decides on the session of another node that asks to be let in, if one does. A
+	 * session is let in where `allowed` says so; else it is told why, and asks again. */
+	void (*receive)(void *shared,
+			bool (*allowed)(void *arg, const struct cluster_session *session, char *why, size_t size),
+			void *arg);
+	const struct service_moves *moves;
 };
 
 /* What a service counted, over one thread or several. */

@@ -296,8 +296,11 @@ static struct index_cursor sorted_rest(const struct sorted *s, unsigned taken, u
 {
 	struct index_cursor rest = {.place = place};
 
-	if (place == s->from.place)
-		rest.skip = s->from.skip;
+	/* Links of that place come once more, so that none is passed over where one of them is removed meanwhile. Links
+	 * of the place that the walk began with do not: it has to get on. */
+	if (place != s->from.place)
+		return rest;
+	rest.skip = s->from.skip;
 	while (taken && s->place[taken - 1] == place) {
 		rest.skip++;
 		taken--;

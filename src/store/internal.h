@@ -553,6 +553,7 @@ struct changes {
 	_Alignas(CACHE_LINE) uint64_t next; /* of the consumer: the LSN that it waits for */
 	_Atomic uint64_t flush;             /* LSN of the last delete-all */
 	_Atomic uint64_t flush_steps;       /* that its clients have asked for */
+	_Atomic unsigned flushes_held;      /* store_hold_flushes() */
 	/* The thread that ends what its client has not: all below `flushed` is gone, what is below `flushing` up to
 	 * the cursor. */
 	uint64_t flushed, flushing, flush_cursor;

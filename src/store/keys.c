@@ -131,6 +131,32 @@ unsigned store_walk(struct store *store, uint64_t *cursor, uint64_t now, struct 
 	return walk.n;
 }
 
+uint64_t store_highest(struct store *store)
+{
+	uint64_t highest = 0;
+
+	for (unsigned i = 0; i < store->stripes; i++) {
+		struct stripe *s = &store->stripe[i];
+
+		lock_take(&s->lock, LOCK_STRIPE);
+		highest = MAX(highest, s->version);
+		lock_give(&s->lock, LOCK_STRIPE);
+	}
+	return highest;
+}
+
+void store_raise(struct store *store, uint64_t version)
+{
+	must(!store->changes.on && version < ITEM_VERSION_MAX);
+	for (unsigned i = 0; i < store->stripes; i++) {
+		struct stripe *s = &store->stripe[i];
+
+		lock_take(&s->lock, LOCK_STRIPE);
+		s->version = MAX(s->version, version);
+		lock_give(&s->lock, LOCK_STRIPE);
+	}
+}
+
 struct flush {
 	struct store *store;
 	struct stripe *stripe;
@@ -210,14 +236,36 @@ static void flush_tell(struct store *store)
 	stripe_unlock(store, s, &dead);
 }
 
+void store_hold_flushes(struct store *store, bool held)
+{
+	must(held || atomic_load(&store->changes.flushes_held));
+	if (held)
+		atomic_fetch_add(&store->changes.flushes_held, 1);
+	else
+		atomic_fetch_sub(&store->changes.flushes_held, 1);
+}
+
+uint64_t store_flushes(const struct store *store)
+{
+	return atomic_load(&store->changes.flush_steps);
+}
+
+/* It is counted before the look, so that one of the two sees the other that holds it and then looks at the count. */
+static bool flush_is_held(struct store *store)
+{
+	if (atomic_load(&store->changes.flushes_held))
+		return true;
+	atomic_fetch_add(&store->changes.flush_steps, 1);
+	return atomic_load(&store->changes.flushes_held);
+}
+
 int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted)
 {
-	int rc = *cursor ? 0 : changes_flush(store);
+	int rc = flush_is_held(store) ? -EAGAIN : *cursor ? 0 : changes_flush(store);
 
 	*deleted = 0;
 	if (rc != 0)
 		return rc;
-	atomic_fetch_add_explicit(&store->changes.flush_steps, 1, memory_order_relaxed);
 	flush_step(store, cursor, deleted, NULL, NULL);
 	if (!*cursor)
 		flush_tell(store);

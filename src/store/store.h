@@ -291,8 +291,8 @@ size_t store_random(struct store *store, uint64_t random, uint64_t now, void *ke
 /* Walk the keys. *cursor 0 begins; 0 again: the end; any other value is harmless. Looks at about `budget` keys and
  * calls back for those with the prefix, under a stripe's lock (no store call from inside). false from fn: that key is
  * not taken, the call ends, and it comes first the next time; the first key of a call has to be taken. Each key that is
- * there for the whole walk comes at least once, however the table grows; but where a call ends between two keys that
- * share 32 bits of their hash, and the first of them is deleted before the next call, the second is passed over. */
+ * there for the whole walk comes at least once, however the table grows, unless more keys share 32 bits of their hash
+ * than a call takes. */
 typedef bool (*store_scan_fn)(void *arg, const void *key, size_t key_len, const struct store_meta *meta);
 void store_scan(struct store *store, uint64_t *cursor, unsigned budget, const void *prefix, size_t prefix_len,
 		uint64_t now, store_scan_fn fn, void *arg);
@@ -322,6 +322,17 @@ unsigned store_sweep_some(struct store *store, uint64_t *cursor, store_goes_fn g
 /* With changes: a delete-all that was not carried on for a second is carried on here, a step a call, as it is in the
  * changes, and a copy that applies these has deleted all. True: there is more to do. One thread. */
 bool store_flush_rest(struct store *store, uint64_t now);
+
+/* No step of a delete-all is made until as many calls have ended that: store_flush_some() says -EAGAIN. One that has
+ * begun in another thread may still end; it is counted by then. */
+void store_hold_flushes(struct store *store, bool held);
+/* How many steps of a delete-all there were. */
+uint64_t store_flushes(const struct store *store);
+
+/* Where changes are not kept: the highest version that was given; and none is given from here on that is not above
+ * this one. */
+uint64_t store_highest(struct store *store);
+void store_raise(struct store *store, uint64_t version);
 
 /* Free what has expired, some 1000 items per call, by a timer wheel that is about 1 ms late. Returns when to call
  * again: at the latest a second from now, and not after `now` when there is more to do at once. What is written after a

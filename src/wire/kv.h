@@ -73,19 +73,25 @@
 	X(WATCH, 37, watch, "watch") \
 	/* epoch of the table that the client has, 0: none; offset, 8 bytes each. Reply: see below. For servers whose \
 	 * accept has WIRE_TABLES. */ \
-	X(TABLE, 38, table, "table")
+	X(TABLE, 38, table, "table") \
+	/* struct wire_move_begin, or struct wire_move; arg: enum wire_move_kind. For servers whose accept has \
+	 * WIRE_MOVES, and clients with the right to it. */ \
+	X(MOVE, 39, move, "move")
 /* clang-format on */
 
 /* Times to live are in microseconds: in a request from its execution on, in a reply the rest. 0: does not expire. */
 enum wire_condition { WIRE_ALWAYS, WIRE_IF_ABSENT, WIRE_IF_PRESENT, WIRE_IF_VERSION, WIRE_CONDITIONS };
 
 struct wire_put {
-	uint64_t version; /* of WIRE_IF_VERSION */
+	uint64_t version; /* of WIRE_IF_VERSION; of WIRE_PUT_ITEM: wire_item() */
 	uint64_t ttl;
 	uint32_t condition; /* enum wire_condition */
-	uint32_t flags;     /* WIRE_KEEP_TTL */
+	uint32_t flags;     /* WIRE_KEEP_TTL, WIRE_PUT_ITEM */
 };
 #define WIRE_KEEP_TTL 1u /* what is left of the replaced value's; `ttl` where there is none */
+/* Of PUT and PUT_FROM, under WIRE_ALWAYS: an item of a slot that is being moved here, with its attributes. WIRE_STALE:
+ * the connection has no session that takes it. */
+#define WIRE_PUT_ITEM 2u
 _Static_assert(sizeof(struct wire_put) == 24, "wire layout");
 
 /* What FETCH reads, and then does. */
@@ -132,6 +138,56 @@ struct wire_table {
 	uint64_t length; /* of the whole text */
 };
 _Static_assert(sizeof(struct wire_table) == 16, "wire layout");
+
+/* The attributes of an item: the flags that its writer gave it; its type, and a bit beside that of a value that is out
+ * of date. */
+#define WIRE_ITEM_STALE 0x80u
+#define WIRE_ITEM_TYPES 2u
+
+static inline uint64_t wire_item(uint32_t flags, uint8_t type)
+{
+	return (uint64_t)type << 32 | flags;
+}
+
+static inline bool wire_item_valid(uint64_t item)
+{
+	return item >> 40 == 0 && (item >> 32 & ~(uint64_t)WIRE_ITEM_STALE) < WIRE_ITEM_TYPES;
+}
+
+/*
+ * MOVE: the server that has some slots copies their values to the one that is to get these, by one connection. BEGIN is
+ * sent again until it is answered with WIRE_OK. Then come PUT and PUT_FROM with WIRE_PUT_ITEM, and DELETE, which show
+ * nothing to others. WIRE_BUSY: not now; the body is a text that says why. WIRE_STALE: there is no such session any
+ * more.
+ */
+enum wire_move_kind {
+	WIRE_MOVE_BEGIN = 1,
+	WIRE_MOVE_COMPLETE, /* all is here, and is to be served by the table of this epoch and no earlier one */
+	WIRE_MOVE_DONE,     /* that table is there: look at it */
+	WIRE_MOVE_END,      /* the session is given up; not behind COMPLETE */
+	WIRE_MOVE_KINDS
+};
+
+#define WIRE_MOVE_ID 16
+#define WIRE_MOVE_NAME 64 /* with zeros at its end */
+#define WIRE_MOVE_BOOT 32 /* digits */
+#define WIRE_MOVE_WHY 255u
+#define WIRE_MOVE_AHEAD (1ull << 24) /* versions that the sender may give until it is complete */
+
+struct wire_move {
+	uint8_t id[WIRE_MOVE_ID];
+	uint64_t epoch;   /* of BEGIN: of the sender's table; of COMPLETE: see there; else 0 */
+	uint64_t version; /* of BEGIN and COMPLETE: the highest that the sender has given; else 0 */
+};
+_Static_assert(sizeof(struct wire_move) == 32, "wire layout");
+
+struct wire_move_begin {
+	struct wire_move move;
+	char cluster[WIRE_MOVE_NAME], node[WIRE_MOVE_NAME]; /* the sender's */
+	char boot[WIRE_MOVE_BOOT];
+	uint8_t slots[2048]; /* bit slot % 8 of byte slot / 8 */
+};
+_Static_assert(sizeof(struct wire_move_begin) == 2240, "wire layout");
 
 /* Body of an answer with WIRE_OVER_QUOTA. */
 struct wire_over_quota {

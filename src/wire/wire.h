@@ -91,6 +91,7 @@ enum wire_service {
 #define WIRE_LEASES 2u   /* an accept's, of kv: there is the operation LEASE */
 #define WIRE_WATCHES 32u /* likewise: WATCH */
 #define WIRE_TABLES 64u  /* likewise: TABLE */
+#define WIRE_MOVES 16u   /* likewise: MOVE, and WIRE_PUT_ITEM */
 #define WIRE_DIRECT 128u /* likewise: values are written to the client's memory only, where a request wants that */
 #define WIRE_FACTS 64u   /* an accept's, of ping: there is the operation FACTS */
 

@@ -421,18 +421,19 @@ START_TEST(rights_are_those_of_the_line)
 	struct auth_clients *all;
 	const struct auth_client *c;
 
-	ck_assert_int_eq(rights_of("# who\n app  kv\tread=app/,sha%2cred/ write=app/ connections=64\n"
-				   "lab kv gpu read= write= flush gpu=2 gpu_memory=1G bytes=1M requests=5 stored=2G\n"
-				   "@1000 ping names=a%20b,lab.\n@* ping\n* kv read=public/\n",
-				   &all),
-			 0);
+	ck_assert_int_eq(
+		rights_of("# who\n app  kv\tread=app/,sha%2cred/ write=app/ connections=64\n"
+			  "lab kv gpu read= write= flush move gpu=2 gpu_memory=1G bytes=1M requests=5 stored=2G\n"
+			  "@1000 ping names=a%20b,lab.\n@* ping\n* kv read=public/\n",
+			  &all),
+		0);
 	c = auth_clients_find(all, "app");
 	ck_assert_str_eq(c->name, "app");
 	ck_assert_uint_eq(c->services, 2);
 	ck_assert_uint_eq(c->connections, 64);
 	ck_assert_uint_eq(c->bytes, AUTH_NO_LIMIT);
 	ck_assert_uint_eq(c->stored, AUTH_NO_LIMIT);
-	ck_assert(!auth_has_all(c) && !c->flush);
+	ck_assert(!auth_has_all(c) && !c->flush && !c->move);
 	ck_assert(may(c, AUTH_READ, "app/x") && may(c, AUTH_READ, "app/") && may(c, AUTH_READ, "sha,red/1"));
 	ck_assert(!may(c, AUTH_READ, "app") && !may(c, AUTH_READ, "") && !may(c, AUTH_READ, "xapp/"));
 	ck_assert(may_some(c, "") && may_some(c, "a") && may_some(c, "app/") && may_some(c, "app/x/y"));
@@ -440,7 +441,7 @@ START_TEST(rights_are_those_of_the_line)
 	ck_assert(may(c, AUTH_WRITE, "app/x") && !may(c, AUTH_WRITE, "sha,red/1"));
 	ck_assert(!may(c, AUTH_NAMES, "app/"));
 	c = auth_clients_find(all, "lab");
-	ck_assert(auth_has_all(c) && may(c, AUTH_READ, "") && may(c, AUTH_WRITE, "x"));
+	ck_assert(auth_has_all(c) && c->move && may(c, AUTH_READ, "") && may(c, AUTH_WRITE, "x"));
 	ck_assert(may_some(c, "") && may_some(c, "x") && !may_some(auth_clients_user(all, 1000), ""));
 	ck_assert_uint_eq(c->services, 6);
 	ck_assert_uint_eq(c->gpu_sessions, 2);

@@ -180,7 +180,19 @@ START_TEST(test_faults)
 	refused(TWO "shard a a 0-9 from a 1", "table:6: node a has no slots from itself");
 	refused(TWO "shard a a 0-9 from b 9-10", "table:6: slot 10 is not in the line's ranges before from");
 	refused(TWO "shard a a from b 9", "table:6: slot 9 is not in the line's ranges before from");
-	refused(TWO "shard a a 0-9 from b 1 from b 1", "table:6: slot 1 is from node b already");
+	refused(TWO "shard a a 0-9 from b 1 from b 1", "table:6: slot 1 has a second from");
+	refused(TWO "shard a a 0-9 to b", "table:6: a range of slots is missing");
+	refused(TWO "shard a a 0-9 to a 1", "table:6: node a has no slots to itself");
+	refused(TWO "shard a a 0-9 to c 1", "table:6: no line before this one has a node c");
+	refused(TWO "shard a a 0-9 to b 10", "table:6: slot 10 is not in the line's ranges before to");
+	refused(TWO "shard a a 0-9 to b 1 from b 2 to b 0-2", "table:6: slot 1 has a second to");
+	refused(TWO "shard a a 0-9 moved", "table:6: the epoch is missing");
+	refused(TWO "shard a a 0-9 moved 0 1", "table:6: \"0\" is no epoch");
+	refused(TWO "shard a a 0-9 moved 7", "table:6: a range of slots is missing");
+	refused(TWO "shard a a 0-9 moved 7 1 moved 6 1", "table:6: slot 1 has a second moved");
+	refused(TWO "shard a a 0-16383 moved 8 1", "table: slot 1 was moved by epoch 8, which is yet to come");
+	refused(TWO "absent 0-9 to b 1", "table:6: absent slots have no to");
+	refused(TWO "absent 0-9 moved 7 1", "table:6: absent slots have no moved");
 	refused(TWO "shard a a 0-9 12-16383", "table: slots 10-11 are of no shard");
 	refused(TWO "shard a a 0-16383\nchecksum 12", "table:7: \"12\" is no checksum");
 	refused(TWO "shard a a 0-16383\nchecksum 0123456789abcdef", "table: the checksum is not the table's");
@@ -453,6 +465,177 @@ START_TEST(test_hand_over)
 }
 END_TEST
 
+static void round_trip(void)
+{
+	static struct cluster_table parsed;
+
+	ck_assert_int_gt(cluster_print(&again, text), 0);
+	ck_assert_msg(cluster_parse("table", text, strlen(text), &parsed) == 0, "%s", log_last());
+	ck_assert_mem_eq(&parsed, &again, sizeof(parsed));
+}
+
+/* Slots that go to another node with their values. */
+START_TEST(test_moves)
+{
+	static const char wished[] =
+		"shard a a 0-8191 to b 0-99 to c 8000-8191\nshard b b 8192-16383 to c 16383\nchecksum";
+	bool none[CLUSTER_NODES] = {false}, all[CLUSTER_NODES], b_is[CLUSTER_NODES] = {[1] = true};
+	uint8_t slots[CLUSTER_SLOT_BYTES] = {0};
+
+	memset(all, true, sizeof(all));
+	no_error(TWO "node c h3\nshard a a 0-8191\nshard b b 8192-16383");
+	again = table;
+	again.epoch++;
+	for (unsigned slot = 0; slot < 100; slot++)
+		again.owner[slot] = 1;
+	for (unsigned slot = 8000; slot < 8192; slot++)
+		again.owner[slot] = 2;
+	again.to[CLUSTER_SLOTS - 1] = 3; /* as a text may say it */
+	ck_assert_int_eq(cluster_keep_values(&table, all, &again), 0);
+	ck_assert_int_eq(cluster_hand_over(&table, none, none, &again), 0);
+	round_trip();
+	ck_assert_msg(strstr(text, wished), "%s", text);
+
+	/* Of a node that does not live the slots go at once, and an owner that is asked for again keeps its own. */
+	table = again;
+	again.epoch++;
+	again.owner[8191] = 0, again.to[8191] = 0;
+	ck_assert_int_eq(cluster_keep_values(&table, b_is, &again), 0);
+	ck_assert_uint_eq(again.owner[0], 1);
+	ck_assert_uint_eq(again.to[0], 0);
+	ck_assert_uint_eq(again.owner[8191], 0);
+	ck_assert_uint_eq(again.to[8191], 0);
+	ck_assert_uint_eq(again.owner[CLUSTER_SLOTS - 1], 1);
+	ck_assert_uint_eq(again.to[CLUSTER_SLOTS - 1], 3);
+
+	/* It has moved: as long as the new owner has not said that it serves it, the table says so. */
+	for (unsigned slot = 0; slot < 50; slot++)
+		cluster_bit_set(slots, slot);
+	ck_assert_int_eq(cluster_move(&table, none, slots, 1, &again), 0);
+	round_trip();
+	ck_assert(strstr(text, "shard a a 50-8191 to b 50-99 to c 8000-8191\n"));
+	ck_assert(strstr(text, "shard b b 0-49 8192-16383 from a 0-49 to c 16383 moved 9 0-49\n"));
+	table = again;
+	ck_assert_int_eq(cluster_spread(&table, none, all, &again), 0);
+	ck_assert_int_eq(cluster_hand_over(&table, none, none, &again), 0);
+	ck_assert_mem_eq(table.moved, again.moved, sizeof(table.moved));
+	ck_assert_mem_eq(table.to, again.to, sizeof(table.to));
+	again = table;
+	again.epoch++;
+	ck_assert_int_eq(cluster_hand_over(&table, b_is, none, &again), 0);
+	ck_assert_uint_eq(again.moved[0], 0);
+	again = table;
+	again.epoch++;
+	again.owner[0] = 2, again.to[1] = 1, again.moved[2] = 4;
+	ck_assert_int_eq(cluster_hand_over(&table, none, none, &again), -EBUSY); /* a may not know yet */
+	table.from[0] = 0;
+	ck_assert_int_eq(cluster_hand_over(&table, none, none, &again), 0);
+	ck_assert_uint_eq(again.moved[0], 0);
+	ck_assert_uint_eq(again.from[0], 2);
+	ck_assert_uint_eq(again.to[1], 1);
+	ck_assert_uint_eq(again.moved[1], 9);
+	ck_assert_uint_eq(again.moved[2], 9); /* it is no one's to say but that of the table before */
+
+	/* A target that is gone is none, and its own slots go on without their values. */
+	memset(table.from, 0, sizeof(table.from));
+	ck_assert_int_eq(cluster_spread(&table, b_is, all, &again), 0);
+	ck_assert_int_eq(cluster_hand_over(&table, b_is, b_is, &again), 0);
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+		ck_assert_uint_ne(again.owner[slot], 1);
+		ck_assert_uint_eq(again.to[slot], table.owner[slot] != 1 && table.to[slot] == 3 ? 3 : 0);
+		ck_assert_uint_eq(again.moved[slot], 0);
+	}
+
+	/* A plan counts a slot as that of the node that is to get it. */
+	no_error(TWO "shard a a 0-8191 to b 0-8191\nshard b b 8192-16383 to a 8192-16383");
+	ck_assert_int_eq(cluster_plan(&table, table.node, 2, &again), 0);
+	ck_assert_uint_eq(again.owner[0], 1);
+	ck_assert_uint_eq(again.owner[CLUSTER_SLOTS - 1], 0);
+	ck_assert_uint_eq(again.to[0] | again.to[CLUSTER_SLOTS - 1], 0);
+
+	/* One that is to be left out stays as long as it has slots. */
+	no_error("rdmad-cluster 1\nname kv\nepoch 8\nnode b 10.0.0.2\nshard b b 0-16383");
+	again = table;
+	no_error(TWO "shard a a 0-16383");
+	ck_assert_int_eq(cluster_keep_values(&table, all, &again), 0);
+	ck_assert_int_eq(cluster_hand_over(&table, none, none, &again), 0);
+	round_trip();
+	ck_assert(strstr(text, "shard a a 0-16383 to b 0-16383\n"));
+}
+END_TEST
+
+/* What random changes make of a table: its text says it all, and no mark outlives what it is for. */
+static void change_randomly(uint64_t *random)
+{
+	bool settled[CLUSTER_NODES] = {false}, gone[CLUSTER_NODES] = {false}, lives[CLUSTER_NODES] = {false};
+	uint8_t slots[CLUSTER_SLOT_BYTES] = {0};
+	unsigned kind = (unsigned)(random_step(random) % 4), target = (unsigned)(random_step(random) % table.count);
+	unsigned first = (unsigned)(random_step(random) % CLUSTER_SLOTS),
+		 count = (unsigned)(random_step(random) % 3000), last = MIN(first + count, CLUSTER_SLOTS - 1);
+	int rc = 0;
+
+	for (unsigned i = 0; i < table.count; i++) {
+		gone[i] = kind == 0 && random_step(random) % 8 == 0;
+		lives[i] = !gone[i] && random_step(random) % 4;
+		settled[i] = gone[i] || random_step(random) % 4;
+	}
+	again = table;
+	again.epoch++;
+	if (kind == 0) {
+		lives[target] = true, gone[target] = false;
+		rc = cluster_spread(&table, gone, lives, &again);
+	} else if (kind == 1) {
+		for (unsigned slot = first; slot <= last; slot++)
+			if (table.to[slot] == target + 1u && (!table.from[slot] || settled[table.from[slot] - 1]))
+				cluster_bit_set(slots, slot);
+		rc = cluster_move(&table, settled, slots, target, &again);
+	} else {
+		for (unsigned slot = first; slot <= last; slot++)
+			again.owner[slot] = (uint16_t)target, again.to[slot] = 0;
+		if (kind == 3)
+			rc = cluster_keep_values(&table, lives, &again);
+	}
+	ck_assert_int_eq(rc, 0);
+	if (kind != 1 && cluster_hand_over(&table, settled, gone, &again) != 0) {
+		again = table;
+		return;
+	}
+	if (random_step(random) % 8 == 0)
+		round_trip();
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+		unsigned owner = again.owner[slot], old = table.owner[slot], to = again.to[slot], was = table.to[slot];
+		bool came = kind == 1 && cluster_bit(slots, slot), asked = slot >= first && slot <= last;
+		uint64_t moved = came ? again.epoch : owner == old && !settled[old] ? table.moved[slot] : 0;
+		bool right = owner < again.count && !gone[owner] && again.moved[slot] == moved;
+
+		right &= !to || (owner == old && to - 1 != owner && !gone[to - 1]);
+		right &= !came || (owner == target && again.from[slot] == old + 1);
+		right &= kind >= 2 || came || owner != old || to == (was && gone[was - 1] ? 0 : was);
+		if (kind == 3 && asked && old != target)
+			right &= lives[old] ? owner == old && to == target + 1 : owner == target;
+		if (!right)
+			ck_abort_msg("kind %u, slot %u: from node %u to %u, to %u, moved %llu", kind, slot, old, owner,
+				     to, (unsigned long long)again.moved[slot]);
+	}
+}
+
+START_TEST(test_moves_random)
+{
+	log_hush_begin();
+	for (unsigned seed = 1; seed <= suite_part(500); seed++) {
+		uint64_t random = seed * 0x9e3779b97f4a7c15ull;
+
+		no_error(BEGIN "node a h1\nnode b h2\nnode c h3\nnode d h4\nnode e h5\n"
+			       "shard a a 0-4095\nshard b b 4096-8191\nshard c c 8192-12287\nshard d d 12288-16383");
+		for (unsigned i = 0; i < 20; i++) {
+			change_randomly(&random);
+			table = again;
+		}
+	}
+	log_hush_end();
+}
+END_TEST
+
 START_TEST(test_spread)
 {
 	bool gone[CLUSTER_NODES] = {[1] = true}, lives[CLUSTER_NODES] = {[0] = true, [2] = true};
@@ -522,6 +705,8 @@ int main(void)
 	tcase_add_test(c, test_faults);
 	tcase_add_test(c, test_bounds);
 	tcase_add_test(c, test_hand_over);
+	tcase_add_test(c, test_moves);
+	tcase_add_test(c, test_moves_random);
 	tcase_add_test(c, test_spread);
 	tcase_add_test(c, test_entry);
 	tcase_add_test(c, test_plan_growth);

@@ -444,15 +444,16 @@ START_TEST(sample_is_true)
 	config_merge(defaults, sample, note_change, changed);
 	/* these have no default, or one that depends on the user */
 	for (char *word = strtok(changed, " "); word; word = strtok(NULL, " "))
-		ck_assert_msg(strstr("unix_socket! device! pid_file! control.socket! gpu.kernels! gpu.program! "
-				     "cluster.table! cluster.node! cluster.state! cluster.endpoints! cluster.name! "
-				     "cluster.user! cluster.password_file! log.directory! resp.listen! "
-				     "resp.unix_socket! "
-				     "resp.notify! resp.rdma! "
-				     "memcached.listen! "
-				     "memcached.unix_socket! metrics.listen! auth.keys auth.clients",
-				     word),
-			      "%s", word);
+		ck_assert_msg(
+			strstr("unix_socket! device! pid_file! control.socket! gpu.kernels! gpu.program! "
+			       "cluster.table! cluster.node! cluster.state! cluster.endpoints! cluster.name! "
+			       "cluster.user! cluster.password_file! cluster.key_file! log.directory! resp.listen! "
+			       "resp.unix_socket! "
+			       "resp.notify! resp.rdma! "
+			       "memcached.listen! "
+			       "memcached.unix_socket! metrics.listen! auth.keys auth.clients",
+			       word),
+			"%s", word);
 	config_free(sample);
 	config_free(defaults);
 	free(text);

@@ -525,6 +525,9 @@ START_TEST(test_kv_bad_requests)
 		{WIRE_OP_INFO, 1, "an info of something"},
 		{WIRE_OP_TABLE, 15, "a table without an offset"},
 		{WIRE_OP_TABLE, 17, "a table with more than an offset"},
+		{WIRE_OP_MOVE, 31, "a move without a session"},
+		{WIRE_OP_MOVE, 32, "a move of no kind"},
+		{WIRE_OP_MOVE, 2241, "a move with more than slots"},
 	};
 
 	connect_kv();

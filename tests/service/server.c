@@ -90,6 +90,11 @@ void services_open(struct services *services, const struct services_options *opt
 	};
 	struct channel_settings channel;
 	struct meeting_settings peer;
+	if (options->cluster_engine) {
+		kv.cluster_engine = KV_ENGINE_ETCD;
+		kv.cluster_name = (char *)(uintptr_t) "test";
+		kv.cluster_endpoints.count = 1;
+	}
 	void *const settings[WIRE_SERVICES] = {[WIRE_KV] = &kv, [WIRE_CHANNEL] = &channel, [WIRE_PEER] = &peer};
 	struct service_host host = {.domain = &options->domain,
 				    .domains = options->domain ? 1 : 0,

@@ -18,6 +18,7 @@
  *   watch.c       changes of keys, as the server tells of them
  *   part.c        parts of values, and values that are read and changed in one step
  *   pieces.c      values in several pieces of the caller's memory
+ *   move.c        items and sessions, by which rdmad moves slots to another server
  *
  * A request is a slot in a table, found by the id that its answer brings back, and calls back exactly once. A slot is
  * free (done is NULL), or taken: sent, in the list `retry` to be sent once more, or finished by the progress thread and
@@ -130,6 +131,7 @@ struct kv {
 	bool leases;            /* the server has them */
 	bool watches;           /* and watches */
 	bool tables;            /* and tells its table, if it has one */
+	bool moves;             /* and takes slots with their values */
 	bool direct;            /* and writes short values to the caller's memory, too */
 	struct kv_nodes *nodes; /* of a cluster, to which each request goes; NULL: it is of one server */
 	struct request *block[KV_SLOTS / KV_BLOCK];

@@ -31,6 +31,7 @@ static void take_granted(struct kv *kv)
 	kv->leases = conn_granted(kv->conn)->flags & WIRE_LEASES;
 	kv->watches = conn_granted(kv->conn)->flags & WIRE_WATCHES;
 	kv->tables = conn_granted(kv->conn)->flags & WIRE_TABLES;
+	kv->moves = conn_granted(kv->conn)->flags & WIRE_MOVES;
 	kv->direct = conn_granted(kv->conn)->flags & WIRE_DIRECT;
 	kv->transport = conn_transport(kv->conn)->name;
 	kv->leaving = kv->spared = kv->closed = kv->ending = false;

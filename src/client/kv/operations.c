@@ -151,6 +151,7 @@ static const struct {
 	[WIRE_OP_LEASE] = {SIZE_NONE, NUMBER, NUMBER, NULL, decode_number},
 	[WIRE_OP_WATCH] = {SIZE_KEYLESS, 0, 0, NULL, NULL}, /* watch.c */
 	[WIRE_OP_TABLE] = {SIZE_KEYLESS, 2 * NUMBER, sizeof(struct wire_table), NULL, decode_body},
+	[WIRE_OP_MOVE] = {SIZE_KEYLESS, 0, 0, NULL, decode_nothing},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 
@@ -175,6 +176,10 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 		return request_get_again(kv, r, record, body);
 	if (record->status == WIRE_MOVED && kv->whole && kv_route_moved(kv, r, record, body))
 		return 0;
+	if (record->op == WIRE_OP_MOVE && record->status == WIRE_BUSY && wire_printable(body, record->length)) {
+		kv_request_finish(kv, r, -EAGAIN, body, record->length); /* why */
+		return 0;
+	}
 	kv->disk_full = record->status == WIRE_DISK_FULL;
 	if (record->status == WIRE_OVER_QUOTA && record->length >= sizeof(kv->quota))
 		memcpy(&kv->quota, body, sizeof(kv->quota));
@@ -283,6 +288,8 @@ KV_INLINE int ask_check(struct kv *kv, const struct ask *ask)
 		rc = check_key(kv, likely(ask->key) ? ask->key_len : 0, ask->value_len);
 	if (unlikely(ask->op == WIRE_OP_LEASE && rc == 0 && !kv->leases))
 		return not_there(kv, "leases");
+	if (unlikely(ask->op == WIRE_OP_MOVE && rc == 0 && !kv->moves))
+		return not_there(kv, "moves of slots");
 	return unlikely(ask->op == WIRE_OP_TABLE && rc == 0 && !kv->tables) ? not_there(kv, "table") : rc;
 }
 

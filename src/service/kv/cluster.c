@@ -12,35 +12,28 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SWEEP_TIME TIME_MS /* of one tick, and a step more */
+#define SWEEP_TIME TIME_MS        /* of one tick, and a step more */
+#define SEAL_TIME (100 * TIME_MS) /* for which requests for sealed slots wait */
 
 /*
  * Tables
  */
 
-static void bit_set(uint8_t bits[static KV_SLOT_BYTES], unsigned slot)
+/* What is here by the table, what is swept, and what comes. Counts them. */
+void kv_view_count(struct kv_view *view)
 {
-	bits[slot / 8] |= (uint8_t)(1u << slot % 8);
-}
-
-static bool bit_get(const uint8_t bits[static KV_SLOT_BYTES], unsigned slot)
-{
-	return bits[slot / 8] >> slot % 8 & 1;
-}
-
-/* What is here by the table, and what is swept. Counts both. */
-static void view_count(struct kv_view *view)
-{
-	view->slots = view->sweeping = view->waiting = 0;
+	view->slots = view->sweeping = view->waiting = view->hidden = 0;
 	memset(view->here, 0, sizeof(view->here));
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
-		bool own = view->table.owner[slot] == view->self, old = bit_get(view->old, slot);
+		bool own = view->table.owner[slot] == view->self, old = cluster_bit(view->old, slot);
+		bool hidden = old || cluster_bit(view->incoming, slot);
 
 		view->slots += own;
 		view->sweeping += old;
-		view->waiting += own && old;
-		if (own && !old && !bit_get(view->held, slot) && !view->out)
-			bit_set(view->here, slot);
+		view->hidden += hidden;
+		view->waiting += own && hidden;
+		if (own && !hidden && !cluster_bit(view->held, slot) && !cluster_bit(view->sealed, slot) && !view->out)
+			cluster_bit_set(view->here, slot);
 	}
 }
 
@@ -62,13 +55,32 @@ static int view_close(const struct kv_cluster *cluster, struct kv_view *view)
 	*view->closed = *view;
 	view->closed->closed = NULL;
 	view->closed->out = true;
-	view->closed->sweeping = CLUSTER_SLOTS; /* no key is shown */
+	view->closed->hidden = CLUSTER_SLOTS; /* no key is shown */
+	view->closed->sealed_until = 0;
 	memset(view->closed->here, 0, sizeof(view->closed->here));
+	memset(view->closed->sealed, 0, sizeof(view->closed->sealed));
 	return 0;
 }
 
+/* What becomes of slots whose keys are here by the view before. */
+static void view_follow(struct kv_cluster *cluster, const struct kv_view *before, struct kv_view *view)
+{
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+		bool sealed = cluster_bit(before->sealed, slot);
+		bool stays = view->table.owner[slot] == view->self && !cluster_bit(view->held, slot);
+
+		if (cluster_bit(before->old, slot) || (!stays && (sealed || cluster_bit(before->here, slot))))
+			cluster_bit_set(view->old, slot);
+		if (sealed && stays) {
+			cluster_bit_set(view->sealed, slot);
+			view->sealed_until = before->sealed_until;
+		}
+	}
+	kv_moves_follow(cluster, before, view);
+}
+
 /* A view of the table; `before`: the one that it follows, NULL: none; `slots`: bits of what may be here, NULL: all. */
-static int view_make(const struct kv_cluster *cluster, const struct cluster_table *table, const uint8_t *slots,
+static int view_make(struct kv_cluster *cluster, const struct cluster_table *table, const uint8_t *slots,
 		     const struct kv_view *before, struct kv_view **out)
 {
 	struct kv_view *view = calloc(1, sizeof(*view));
@@ -92,11 +104,9 @@ static int view_make(const struct kv_cluster *cluster, const struct cluster_tabl
 	view->length = (uint32_t)length;
 	view->number = before ? before->number + 1 : 1;
 	list_init(&view->node);
-	for (unsigned slot = 0; before && slot < CLUSTER_SLOTS; slot++)
-		if (bit_get(before->old, slot) ||
-		    (bit_get(before->here, slot) && (table->owner[slot] != view->self || bit_get(view->held, slot))))
-			bit_set(view->old, slot);
-	view_count(view);
+	if (before)
+		view_follow(cluster, before, view);
+	kv_view_count(view);
 	if (view_close(cluster, view) != 0) {
 		view_free(view);
 		return -ENOMEM;
@@ -204,7 +214,7 @@ static int check_state(struct kv_cluster *cluster, const struct kv_view *view)
 	return rc;
 }
 
-static int view_load(const struct kv_cluster *cluster, struct kv_view **out)
+static int view_load(struct kv_cluster *cluster, struct kv_view **out)
 {
 	struct cluster_table *table = malloc(sizeof(*table));
 	int rc = table ? cluster_load(cluster->file, table) : -ENOMEM;
@@ -276,6 +286,8 @@ int kv_cluster_begin(struct kv_cluster *cluster, struct store *store, const stru
 	cluster->store = store;
 	cluster->soon = host->soon;
 	cluster->arg = host->arg;
+	if (cluster->fenced && kv_moves_open(cluster, host) != 0)
+		return log_fail(-ENOMEM, "kv", "no memory for slots that come with their values");
 	return cluster->state && !cluster->fenced ? cluster_save(cluster->state, &view_now(cluster)->table) : 0;
 }
 
@@ -294,6 +306,7 @@ void kv_cluster_close(struct kv_cluster *cluster)
 	if (!cluster)
 		return;
 	must(list_empty(&cluster->threads));
+	kv_moves_close(cluster);
 	free_replaced(cluster);
 	view_free(atomic_load(&cluster->view));
 	free(cluster);
@@ -346,11 +359,12 @@ static bool all_passed(const struct kv_cluster *cluster)
  * Changes
  */
 
-/* The view is what all requests from here on go by. */
-static void publish_view(struct kv_cluster *cluster, struct kv_view *view)
+void kv_cluster_publish(struct kv_cluster *cluster, struct kv_view *view)
 {
 	struct kv_view *before = atomic_load(&cluster->view);
 
+	if (!before->sealed_until != !view->sealed_until)
+		store_hold_flushes(cluster->store, view->sealed_until);
 	atomic_store(&cluster->view, view);
 	atomic_store(&cluster->number, view->number);
 	list_add_tail(&cluster->replaced, &before->node);
@@ -360,60 +374,65 @@ static void publish_view(struct kv_cluster *cluster, struct kv_view *view)
 		cluster->soon(cluster->arg);
 }
 
-static struct kv_view *view_copy(const struct kv_cluster *cluster, const struct kv_view *of)
+struct kv_view *kv_view_next(const struct kv_cluster *cluster)
 {
 	struct kv_view *view = malloc(sizeof(*view));
 
-	if (!view)
-		return NULL;
-	*view = *of;
-	view->closed = NULL;
-	view->number++;
-	list_init(&view->node);
-	if (view_close(cluster, view) == 0)
+	if (view) {
+		*view = *view_now(cluster);
+		view->closed = NULL;
+		view->number++;
+		list_init(&view->node);
+	}
+	if (view && view_close(cluster, view) == 0)
 		return view;
 	free(view);
+	log_error("kv", "no memory for a table");
 	return NULL;
 }
 
-/* A slot is lost whose keys are here. */
-static void lose_slots(struct kv_cluster *cluster, const struct kv_view *view)
+/* Slots are lost whose keys are here. `old`: those that were before. */
+static void lose_slots(struct kv_cluster *cluster, const struct kv_view *view, const uint8_t old[static KV_SLOT_BYTES])
 {
+	bool more = false;
+
 	cluster->sweeps = false; /* it begins anew */
-	if (view->sweeping)
+	for (unsigned i = 0; i < KV_SLOT_BYTES; i++)
+		more |= view->old[i] & ~old[i];
+	if (more)
 		store_watch_all_missed(cluster->store);
 }
 
 /* In no table: all that is here is lost. */
 static int go_out(struct kv_cluster *cluster, const struct kv_view *before)
 {
-	struct kv_view *view = before->out ? NULL : view_copy(cluster, before);
+	struct kv_view *view = before->out ? NULL : kv_view_next(cluster);
 
 	if (before->out)
 		return 0;
 	if (!view)
-		return log_fail(-ENOMEM, "kv", "no memory for a table");
+		return -ENOMEM;
 	view->out = true;
 	for (unsigned i = 0; i < KV_SLOT_BYTES; i++)
-		view->old[i] |= view->here[i];
-	view_count(view);
-	publish_view(cluster, view);
-	lose_slots(cluster, view);
+		view->old[i] |= view->here[i] | view->sealed[i];
+	memset(view->sealed, 0, sizeof(view->sealed));
+	view->sealed_until = 0;
+	kv_moves_lose(cluster, view);
+	kv_view_count(view);
+	kv_cluster_publish(cluster, view);
+	lose_slots(cluster, view, before->old);
 	log_warn("kv", "cluster %s: this server is out of the table of epoch %" PRIu64 ": it answers for no slot",
 		 view->table.name, view->table.epoch);
 	return 0;
 }
 
-int kv_cluster_change(struct kv_shared *shared, const struct cluster_table *table, const uint8_t *slots)
+static int change_table(struct kv_cluster *cluster, const struct cluster_table *table, const uint8_t *slots)
 {
-	struct kv_cluster *cluster = shared->cluster;
-	const struct kv_view *before = cluster ? view_now(cluster) : NULL;
+	const struct kv_view *before = view_now(cluster);
 	struct kv_view *view;
 	bool same;
 	int rc;
 
-	if (!cluster)
-		return log_fail(-EOPNOTSUPP, "kv", "this server is of no cluster: set cluster.table and cluster.node");
 	if (!table)
 		return go_out(cluster, before);
 	rc = view_make(cluster, table, slots, before, &view);
@@ -427,11 +446,24 @@ int kv_cluster_change(struct kv_shared *shared, const struct cluster_table *tabl
 		view_free(view);
 		return rc;
 	}
-	publish_view(cluster, view);
-	lose_slots(cluster, view);
+	kv_cluster_publish(cluster, view);
+	lose_slots(cluster, view, before->old);
 	log_info("kv", "cluster %s: epoch %" PRIu64 ", slots %u; %u have keys of before and are swept", table->name,
 		 table->epoch, view->slots, view->sweeping);
 	return 0;
+}
+
+int kv_cluster_change(struct kv_shared *shared, const struct cluster_table *table, const uint8_t *slots)
+{
+	struct kv_cluster *cluster = shared->cluster;
+	int rc;
+
+	if (!cluster)
+		return log_fail(-EOPNOTSUPP, "kv", "this server is of no cluster: set cluster.table and cluster.node");
+	kv_moves_freeze(cluster);
+	rc = change_table(cluster, table, slots);
+	kv_moves_thaw(cluster);
+	return rc;
 }
 
 bool kv_cluster_settled(const struct kv_shared *shared, uint64_t *epoch)
@@ -477,6 +509,7 @@ bool kv_cluster_engine(const void *settings, struct service_engine *out)
 				       .endpoints = &s->cluster_endpoints,
 				       .user = s->cluster_user,
 				       .password_file = s->cluster_password_file,
+				       .key_file = s->cluster_key_file,
 				       .period = s->cluster_period,
 				       .spread_after = s->cluster_spread_after,
 				       .lasting = s->cluster_fence == KV_FENCE_NONE};
@@ -503,7 +536,34 @@ static uint64_t engine_served(const void *shared)
 	return ((const struct kv_shared *)shared)->cluster->served;
 }
 
-const struct service_cluster kv_service_cluster = {engine_change, engine_settled, engine_until, engine_served};
+/* Slots that are this server's; the others stay as they are. */
+static int engine_seal(void *shared, const uint8_t *slots)
+{
+	struct kv_cluster *cluster = ((struct kv_shared *)shared)->cluster;
+	struct kv_view *view;
+
+	if (!slots && !view_now(cluster)->sealed_until)
+		return 0;
+	view = kv_view_next(cluster);
+	if (!view)
+		return -ENOMEM;
+	for (unsigned i = 0; i < KV_SLOT_BYTES; i++)
+		view->sealed[i] = slots ? (uint8_t)((view->here[i] | view->sealed[i]) & slots[i]) : 0;
+	view->sealed_until = slots ? time_now() + SEAL_TIME : 0;
+	kv_view_count(view);
+	kv_cluster_publish(cluster, view);
+	return 0;
+}
+
+const struct service_cluster kv_service_cluster = {
+	.change = engine_change,
+	.settled = engine_settled,
+	.until = engine_until,
+	.served = engine_served,
+	.seal = engine_seal,
+	.receive = kv_moves_receive,
+	.moves = &kv_source_moves,
+};
 
 /*
  * The sweep
@@ -511,19 +571,20 @@ const struct service_cluster kv_service_cluster = {engine_change, engine_settled
 
 static bool is_old(void *arg, const void *key, size_t key_len)
 {
-	return bit_get(arg, cluster_slot(key, key_len));
+	return cluster_bit(arg, cluster_slot(key, key_len));
 }
 
 /* All keys of slots that were lost are gone: slots that are this server's again are served. False: no memory. */
 static bool sweep_end(struct kv_cluster *cluster, uint64_t now)
 {
-	struct kv_view *before = atomic_load(&cluster->view), *view = view_copy(cluster, before);
+	const struct kv_view *before = view_now(cluster);
+	struct kv_view *view = kv_view_next(cluster);
 
 	if (!view)
 		return false;
 	memset(view->old, 0, sizeof(view->old));
-	view_count(view);
-	publish_view(cluster, view);
+	kv_view_count(view);
+	kv_cluster_publish(cluster, view);
 	cluster->sweeps = false;
 	log_info("kv", "cluster %s: swept %u slots, keys %" PRIu64 ", in %llu ms", view->table.name, before->sweeping,
 		 cluster->swept, (unsigned long long)((now - cluster->began) / TIME_MS));
@@ -551,13 +612,16 @@ static uint64_t sweep_slots(struct kv_cluster *cluster, uint64_t now)
 
 uint64_t kv_cluster_tick(struct kv_cluster *cluster, uint64_t now)
 {
+	uint64_t next;
+
 	if (!cluster->settled && all_passed(cluster)) {
 		cluster->settled = true;
 		free_replaced(cluster);
 	}
+	next = kv_moves_tick(cluster, now);
 	if (!cluster->settled)
 		return now;
-	return view_now(cluster)->sweeping ? sweep_slots(cluster, now) : TIME_NEVER;
+	return view_now(cluster)->sweeping ? sweep_slots(cluster, now) : next;
 }
 
 /*
@@ -573,8 +637,13 @@ int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct 
 	struct wire_elsewhere where = {.epoch = view->table.epoch - waits, .slot = (uint16_t)slot};
 	const char *address = owner == CLUSTER_ABSENT || waits ? "" : view->table.node[owner].address[CLUSTER_NATIVE];
 	uint32_t length = (uint32_t)(sizeof(where) + strlen(address));
-	struct wire_record *reply = conn_reserve(conn, length, NULL);
+	struct wire_record *reply;
 
+	if (kv_view_holds(view, slot)) {
+		kv_hold_retry(conn, agent->thread);
+		return -EAGAIN;
+	}
+	reply = conn_reserve(conn, length, NULL);
 	if (!reply)
 		return -EAGAIN;
 	memcpy(reply + 1, &where, sizeof(where));
@@ -597,6 +666,7 @@ void kv_cluster_report(const struct kv_cluster *cluster, struct service_report *
 	report->number(report, "sweeping_slots", view->sweeping);
 	report->number(report, "waiting_slots", view->out ? view->slots : view->waiting);
 	report->number(report, "settled", cluster->settled || all_passed(cluster));
+	kv_moves_report(cluster, report);
 	report->end(report);
 }
 

@@ -37,7 +37,7 @@ static enum wire_reason kv_admit(struct service_part *part, const struct service
 	grant->eager_max = WIRE_EAGER_MAX;
 	grant->value_max = *detail;
 	grant->push_max = (uint32_t)push_max_of(shared, way);
-	grant->flags |= WIRE_LEASES | WIRE_WATCHES | WIRE_TABLES | WIRE_DIRECT;
+	grant->flags |= WIRE_LEASES | WIRE_WATCHES | WIRE_TABLES | WIRE_DIRECT | WIRE_MOVES;
 	grant->pieces = (uint16_t)MIN(WIRE_PIECES_MAX, conn_group_attr(way->group)->transfers);
 	return WIRE_REASON_NONE;
 }
@@ -110,7 +110,8 @@ static void *kv_agent_new(struct service_part *part, const struct service_way *w
 	X(FLUSHES, "kv_flushes", SCAN) \
 	X(INFOS, "kv_infos", READ) \
 	X(EDITS, "kv_edits", WRITE) \
-	X(LEASES, "kv_leases", READ)
+	X(LEASES, "kv_leases", READ) \
+	X(MOVES, "kv_moves", READ)
 /* clang-format on */
 
 #define NUMBER_OF(COUNT, name, class) COUNT_##COUNT,
@@ -150,6 +151,8 @@ static const char *const counters[] = {
 #define INFO sizeof(struct wire_info)
 #define WHOLE sizeof(struct wire_whole)
 #define FETCH (REMOTE + PART)
+#define MOVE sizeof(struct wire_move)
+#define MOVE_BEGIN sizeof(struct wire_move_begin)
 #define KEY WIRE_KEY_MAX
 #define PIECES (WIRE_PIECES_MAX * REMOTE)
 #define PART sizeof(struct wire_fetch)
@@ -200,10 +203,12 @@ static const struct operation {
 	[WIRE_OP_LEASE] = {kv_serve_lease, BODY(NUMBER + 1, NUMBER + KEY), NUMBER, COUNT_LEASES, NUMBER},
 	[WIRE_OP_WATCH] = {kv_serve_watch, BODY(0, NUMBER + KEY), VARIABLE, KV_COUNT_WATCHES, AT_NONE},
 	[WIRE_OP_TABLE] = {kv_serve_table, BODY(2 * NUMBER, 2 * NUMBER), VARIABLE, COUNT_INFOS, AT_NONE},
+	[WIRE_OP_MOVE] = {kv_serve_move, BODY(MOVE, MOVE_BEGIN), VARIABLE, COUNT_MOVES, AT_NONE},
 };
 _Static_assert(ARRAY_SIZE(operations) == WIRE_OP_KV_END, "the last operation of the wire's list has a row");
 _Static_assert(CONN_AHEAD <= STORE_AHEAD, "the store looks as far ahead as a connection");
 _Static_assert(PART + KEY + PIECES <= WIRE_BODY_MAX(WIRE_MESSAGE_MIN), "each request fits any message");
+_Static_assert(MOVE_BEGIN <= PART + KEY + PIECES, "and the longest one does");
 
 /* NULL: there is none, or not with a body of that length. */
 static inline const struct operation *operation_of(const struct wire_record *request)
@@ -330,7 +335,8 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 		kv_agent_count(agent, KV_COUNT_DENIED);
 		return request_refused(agent, request, 0);
 	}
-	if (agent->beside & KV_BESIDE_CLUSTER && is_elsewhere(agent, op, request, body, &slot))
+	if (agent->beside & KV_BESIDE_CLUSTER && is_elsewhere(agent, op, request, body, &slot) &&
+	    !kv_move_writes(agent, request, body, slot))
 		return request_refused(agent, request, kv_answer_elsewhere(conn, agent, request, slot));
 	if (agent->beside & KV_BESIDE_SETS && waits_for_set(conn, agent, op, request, body))
 		return -EAGAIN;
@@ -356,7 +362,8 @@ static inline int carry_out_at_all(struct conn *conn, struct kv_agent *agent, co
 
 	if (unlikely(beside) && beside != KV_BESIDE_CLUSTER)
 		return carry_out_beside(conn, agent, op, request, body);
-	if (unlikely(beside) && unlikely(is_elsewhere(agent, op, request, body, &slot)))
+	if (unlikely(beside) && unlikely(is_elsewhere(agent, op, request, body, &slot)) &&
+	    !kv_move_writes(agent, request, body, slot))
 		return kv_answer_elsewhere(conn, agent, request, slot);
 	return carry_out(conn, agent, op, request, body);
 }
@@ -507,6 +514,8 @@ static void kv_agent_revised(struct conn *conn)
 	agent->beside |= auth_has_all(conn_client(conn)) ? 0 : KV_BESIDE_RIGHTS;
 	agent->owner = kv_owner_of(agent->thread->part.shared, conn_client(conn));
 	kv_watch_revised(agent);
+	if (agent->session && !conn_client(conn)->move)
+		kv_move_closed(agent);
 }
 
 static void kv_agent_closed(struct conn *conn, int error, const char *reason)
@@ -519,6 +528,7 @@ static void kv_agent_closed(struct conn *conn, int error, const char *reason)
 	kv_again_close(agent);
 	kv_lease_close(agent);
 	kv_watch_close(agent);
+	kv_move_closed(agent);
 	kv_rendezvous_close(agent);
 	free(agent->slow);
 	free(agent);

@@ -11,6 +11,8 @@
  *   lease.c    values that clients want to find again
  *   watch.c    changed keys, for clients that ask
  *   cluster.c  which keys are another server's, and tables that change
+ *   move.c     slots that come here with their values
+ *   source.c   and the values of those that go
  *   owner.c    how much of the store each client may fill
  *   hold.c     how much memory those under way may hold
  *   gate.c     answers that wait until what they tell of is on disk
@@ -36,7 +38,7 @@ struct kv_settings {
 	char *cluster_state;                /* NULL: what was served is known no longer than the process lives */
 	uint64_t cluster_engine;            /* enum kv_engine */
 	struct setting_list cluster_endpoints;
-	char *cluster_name, *cluster_user, *cluster_password_file;
+	char *cluster_name, *cluster_user, *cluster_password_file, *cluster_key_file;
 	uint64_t cluster_period, cluster_spread_after;
 	uint64_t cluster_fence; /* enum kv_fence */
 
@@ -92,17 +94,22 @@ struct kv_lease_limits {
 #define KV_SLOT_BYTES (CLUSTER_SLOTS / 8)
 struct kv_view {
 	struct cluster_table table;
-	unsigned self;               /* its node in the table */
-	unsigned slots;              /* of its own, in the table */
-	unsigned sweeping;           /* slots, its own and others', that have keys of before they were lost */
-	unsigned waiting;            /* those of them that are its own */
-	bool out;                    /* it answers for none of its slots: kv_cluster_change(NULL) */
-	uint8_t here[KV_SLOT_BYTES]; /* bits: what it answers for */
-	uint8_t old[KV_SLOT_BYTES];  /* what is sweeping */
-	uint8_t held[KV_SLOT_BYTES]; /* its own, that another server has not let go of */
-	struct kv_view *closed;      /* the same table, of which nothing is here; NULL where there is no engine */
-	uint64_t number;             /* of views so far */
-	struct list node;            /* in kv_cluster's list of replaced views */
+	unsigned self;                   /* its node in the table */
+	unsigned slots;                  /* of its own, in the table */
+	unsigned sweeping;               /* slots, its own and others', that have keys of before they were lost */
+	unsigned waiting;                /* those of them that are its own */
+	bool out;                        /* it answers for none of its slots: kv_cluster_change(NULL) */
+	uint8_t here[KV_SLOT_BYTES];     /* bits: what it answers for */
+	uint8_t old[KV_SLOT_BYTES];      /* what is sweeping */
+	uint8_t held[KV_SLOT_BYTES];     /* its own, that another server has not let go of */
+	uint8_t incoming[KV_SLOT_BYTES]; /* what another one sends the values of */
+	uint8_t sealed[KV_SLOT_BYTES];   /* its own, of which no request is carried out */
+	uint64_t sealed_until;           /* by time_now(), such requests wait; 0: none is sealed */
+	uint64_t session;                /* number of the one that has incoming slots; 0: none has */
+	unsigned hidden;                 /* slots that may have keys, which are not shown */
+	struct kv_view *closed;          /* the same table, of which nothing is here; NULL where there is no engine */
+	uint64_t number;                 /* of views so far */
+	struct list node;                /* in kv_cluster's list of replaced views */
 	uint32_t length;
 	char text[CLUSTER_TEXT_MAX + 1]; /* the table, of that length */
 };
@@ -118,6 +125,7 @@ struct kv_cluster {
 	const char *state;       /* the path of what was served last; NULL: none */
 	struct store *store;
 	struct list threads, replaced;
+	struct kv_moves *moves;
 	bool settled;            /* every worker goes by `view` */
 	bool sweeps;             /* a sweep is under way, */
 	uint64_t cursor;         /* so far, */
@@ -213,6 +221,7 @@ struct kv_agent {
 	const struct fabric_region *arena; /* NULL: large values are not offered here */
 	uint64_t push_max;                 /* as granted */
 	uint16_t owner;                    /* the store's, of its client; 0: that has no limit */
+	uint64_t session;                  /* number of the one that is its connection's; 0: none is */
 	struct list sets;                  /* transfers that are KV_TRANSFER_READING */
 	struct list finished;              /* transfers that are KV_TRANSFER_WAITING */
 	unsigned beside;                   /* what the next request must look at: bits of enum kv_beside */
@@ -318,13 +327,36 @@ static inline bool kv_view_elsewhere(const struct kv_view *view, const void *key
 	return !kv_view_has(view, *slot);
 }
 
+/* Whether requests for the slot wait, as it is about to be another server's. */
+static inline bool kv_view_holds(const struct kv_view *view, unsigned slot)
+{
+	return unlikely(view->sealed_until) && cluster_bit(view->sealed, slot) && time_now() < view->sealed_until;
+}
+
+/* Whether a key that is here is not to be shown. */
+static inline bool kv_view_hides(const struct kv_view *view, const void *key, size_t len)
+{
+	unsigned slot;
+
+	return unlikely(view->hidden) && kv_view_elsewhere(view, key, len, &slot) && !cluster_bit(view->sealed, slot);
+}
+
+/* Whether it is of a key that is on its way here, which is no change to anyone. */
+static inline bool kv_event_hides(const struct kv_cluster *cluster, const struct store_event *event)
+{
+	const struct kv_view *view = cluster ? atomic_load_explicit(&cluster->view, memory_order_acquire) : NULL;
+
+	return unlikely(view && view->session) && event->key_len &&
+	       cluster_bit(view->incoming, cluster_slot(event->key, event->key_len));
+}
+
 /* Whether the table has the slot here, which still has keys of before it was lost. */
 static inline bool kv_view_waits(const struct kv_view *view, unsigned slot)
 {
 	return view->table.owner[slot] == view->self;
 }
 
-/* 0; -EAGAIN. */
+/* 0; -EAGAIN, also while requests for the slot wait. */
 int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, unsigned slot);
 void kv_cluster_report(const struct kv_cluster *cluster, struct service_report *report);
 
@@ -355,6 +387,51 @@ kv_serve_fn kv_serve_set_from;                            /* rendezvous.c */
 kv_serve_fn kv_serve_lease;                               /* lease.c */
 kv_serve_fn kv_serve_table;                               /* cluster.c */
 kv_serve_fn kv_serve_watch;                               /* watch.c */
+kv_serve_fn kv_serve_move;                                /* move.c */
+
+/*
+ * For move.c. Main thread.
+ */
+/* Serve by the view from here on. */
+void kv_cluster_publish(struct kv_cluster *cluster, struct kv_view *view);
+/* One that is to follow it; NULL: no memory, logged. Count what was changed of it before it is published. */
+struct kv_view *kv_view_next(const struct kv_cluster *cluster);
+void kv_view_count(struct kv_view *view);
+
+/*
+ * move.c: a session of another server. It asks for it by a worker, the main thread decides, and from then on the view
+ * has the slots as incoming: what is put there by the session's connection is stored, and shown to nobody. What becomes
+ * of them a later table says. Main thread, but where said.
+ */
+int kv_moves_open(struct kv_cluster *cluster, const struct service_host *host); /* 0 or -ENOMEM */
+void kv_moves_close(struct kv_cluster *cluster);
+/* service->cluster->receive() */
+void kv_moves_receive(void *shared,
+		      bool (*allowed)(void *arg, const struct cluster_session *session, char *why, size_t size),
+		      void *arg);
+/* A session is not completed while a table takes the place of another; and is, or has ended by the one that did. */
+void kv_moves_freeze(struct kv_cluster *cluster);
+void kv_moves_thaw(struct kv_cluster *cluster);
+/* In `view`, which follows `before` with its incoming slots: what the table makes of them. */
+void kv_moves_follow(struct kv_cluster *cluster, const struct kv_view *before, struct kv_view *view);
+/* All of them are lost; they are swept in `view`. */
+void kv_moves_lose(struct kv_cluster *cluster, struct kv_view *view);
+/* Its clock: drops a session that is idle, or whose connection has ended. */
+uint64_t kv_moves_tick(struct kv_cluster *cluster, uint64_t now);
+void kv_moves_report(const struct kv_cluster *cluster, struct service_report *report);
+
+/* Whether a session of this connection takes the slot. Its worker; also for what lasts longer than a turn. */
+bool kv_move_takes(const struct kv_agent *agent, unsigned slot);
+/* Whether the request is one of them: an item, or a deletion. Its worker. */
+bool kv_move_writes(const struct kv_agent *agent, const struct wire_record *request, const char *body, unsigned slot);
+/* It was carried out, so many bytes. */
+void kv_move_wrote(const struct kv_agent *agent, uint64_t bytes);
+void kv_move_closed(struct kv_agent *agent);
+
+/*
+ * source.c: service->cluster->moves
+ */
+extern const struct service_moves kv_source_moves;
 
 /*
  * store.c: the store and its arena. Main thread, but for the regions.
@@ -440,7 +517,9 @@ void kv_slow_answered(const struct conn *conn, struct kv_agent *agent, const str
 /*
  * small.c
  */
-/* A put in the store's terms; its condition was checked. */
+/* Whether its condition, and the attributes of an item, are ones that there are. */
+bool kv_put_valid(const struct wire_put *put);
+/* A put in the store's terms, which is valid. */
 struct store_put kv_store_put(const struct wire_put *put, uint64_t now);
 
 /* A time to live from the wire made absolute; however long it is. */

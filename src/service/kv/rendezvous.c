@@ -455,6 +455,8 @@ static int set_refused(const struct kv_transfer *t)
 	const struct kv_cluster *cluster = ((const struct kv_shared *)t->agent->thread->part.shared)->cluster;
 	int rc = kv_gate_refused(t->agent->thread);
 
+	if (unlikely(t->put.flags & WIRE_PUT_ITEM))
+		return rc ? rc : kv_move_takes(t->agent, t->slot) ? 0 : -ESTALE;
 	if (rc == 0 && cluster && !kv_view_has(kv_cluster_view(cluster), t->slot))
 		rc = -EREMOTE;
 	return rc;
@@ -466,14 +468,18 @@ static void set_publish(struct conn *conn, struct kv_transfer *t, int refused)
 	struct kv_thread *thread = t->agent->thread;
 	struct store *store = thread->store;
 	struct store_put put;
+	uint64_t length = 0;
 	int rc = refused;
 
 	if (unlikely(rc != 0)) {
 		store_abandon(store, &t->ref);
 	} else {
 		put = kv_store_put(&t->put, kv_now(thread));
+		length = t->ref.len;
 		rc = store_publish(store, &t->ref, &put, kv_now(thread), &t->version);
 	}
+	if (unlikely(t->put.flags & WIRE_PUT_ITEM) && rc == 0)
+		kv_move_wrote(t->agent, length);
 	if (rc != 0)
 		t->version = kv_tells_all(t->agent, &t->request);
 	t->status = rc == 0 ? WIRE_OK : wire_status_of(rc);
@@ -609,13 +615,17 @@ static int set_begin(struct conn *conn, struct kv_agent *agent, const struct wir
 	const struct kv_shared *shared = agent->thread->part.shared;
 	struct store *store = agent->thread->store;
 	const struct kv_named *named = &set->named;
-	const struct store_put put = {.owner = agent->owner};
+	const bool item = set->put.flags & WIRE_PUT_ITEM;
+	const struct store_put terms = kv_store_put(&set->put, kv_now(agent->thread));
+	const struct store_put put = {.owner = item ? 0 : agent->owner, .type = terms.type, .flags = terms.flags};
 	uint64_t length = named->ranges.length, ready = length;
 	struct store_ref ref;
 	int rc;
 
 	if (set->way == WIRE_WAY_NONE)
 		return refuse_set(conn, agent, request, WIRE_UNSUPPORTED);
+	if (unlikely(item) && !kv_move_takes(agent, cluster_slot(named->key, named->key_len)))
+		return refuse_set(conn, agent, request, WIRE_STALE);
 	if (length > kv_agent_value_max(agent))
 		return refuse_set(conn, agent, request, WIRE_TOO_LARGE);
 	rc = condition_check(store, set, kv_now(agent->thread));
@@ -659,7 +669,7 @@ int kv_serve_set_from(struct conn *conn, struct kv_agent *agent, const struct wi
 		return -EPROTO;
 	set.put = (struct wire_put){0};
 	memcpy(&set.put, set.named.head, head);
-	if (set.put.condition >= WIRE_CONDITIONS)
+	if (!kv_put_valid(&set.put) || (request->op == WIRE_OP_PUT_PIECES && set.put.flags & WIRE_PUT_ITEM))
 		return -EPROTO;
 	set.way = wire_way((enum wire_op)request->op, set.named.ranges.length,
 			   &(struct wire_ways){

@@ -13,7 +13,7 @@ struct scan_page {
 	char *at, *end;
 	uint64_t now;
 	uint32_t count, limit;
-	const struct kv_view *sweeping; /* keys of slots that were given away are not shown; NULL: there are none */
+	const struct kv_view *hiding; /* keys of slots that are not this server's; NULL: there are none */
 };
 
 /* Under a stripe's lock: a key is copied into the answer, or it comes first in the next. */
@@ -22,9 +22,8 @@ static bool scan_page_add(void *arg, const void *key, size_t key_len, const stru
 	struct scan_page *page = arg;
 	struct wire_entry entry = {kv_wire_meta(meta, page->now), (uint32_t)key_len, 0};
 	size_t padded = WIRE_PAD(key_len);
-	unsigned slot;
 
-	if (unlikely(page->sweeping) && kv_view_elsewhere(page->sweeping, key, key_len, &slot))
+	if (unlikely(page->hiding) && kv_view_hides(page->hiding, key, key_len))
 		return true;
 	if (page->count == page->limit || sizeof(entry) + padded > (size_t)(page->end - page->at))
 		return false;
@@ -57,7 +56,7 @@ int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_r
 		.end = (char *)(reply + 1) + MIN(room, SCAN_PAGE),
 		.now = kv_now(thread),
 		.limit = request->arg ? request->arg : UINT32_MAX,
-		.sweeping = view && view->sweeping ? view : NULL,
+		.hiding = view && view->hidden ? view : NULL,
 	};
 	store_scan(thread->store, &cursor, MIN(page.limit, SCAN_KEYS), body + sizeof(cursor),
 		   request->length - sizeof(cursor), kv_now(thread), scan_page_add, &page);

@@ -8,6 +8,7 @@
 _Static_assert((int)WIRE_ALWAYS == STORE_ALWAYS && (int)WIRE_IF_ABSENT == STORE_IF_ABSENT &&
 		       (int)WIRE_IF_PRESENT == STORE_IF_PRESENT && (int)WIRE_IF_VERSION == STORE_IF_VERSION,
 	       "a condition has one number on the wire and in the store");
+_Static_assert(WIRE_ITEM_STALE == STORE_STALE && WIRE_ITEM_TYPES == STORE_HASH + 1, "an item's type is one number");
 _Static_assert(WIRE_VERSIONED == sizeof(uint64_t), "the flag is the length of what it asks for");
 
 /*
@@ -24,12 +25,24 @@ struct wire_meta kv_wire_meta(const struct store_meta *meta, uint64_t now)
 
 struct store_put kv_store_put(const struct wire_put *put, uint64_t now)
 {
+	const bool item = put->flags & WIRE_PUT_ITEM;
+
 	return (struct store_put){
 		.condition = (enum store_condition)put->condition,
-		.version = put->version,
+		.version = item ? 0 : put->version,
 		.expires = kv_expires_of(put->ttl, now),
 		.keep_expiry = put->flags & WIRE_KEEP_TTL,
+		.type = item ? (uint8_t)(put->version >> 32) : 0,
+		.flags = item ? (uint32_t)put->version : 0,
 	};
+}
+
+bool kv_put_valid(const struct wire_put *put)
+{
+	if (put->flags & WIRE_PUT_ITEM &&
+	    (put->condition != WIRE_ALWAYS || put->flags & WIRE_KEEP_TTL || !wire_item_valid(put->version)))
+		return false;
+	return put->condition < WIRE_CONDITIONS;
 }
 
 /*
@@ -138,6 +151,7 @@ set_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *r
 	struct wire_record *reply;
 	struct store_put terms;
 	struct wire_put wire;
+	bool item = false;
 	uint64_t version;
 	int rc;
 
@@ -145,10 +159,13 @@ set_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *r
 		return -EPROTO;
 	if (put) {
 		memcpy(&wire, body, sizeof(wire));
-		if (wire.condition >= WIRE_CONDITIONS)
+		if (!kv_put_valid(&wire))
 			return -EPROTO;
+		item = wire.flags & WIRE_PUT_ITEM;
+		if (unlikely(item) && !kv_move_takes(agent, cluster_slot(key, key_len)))
+			return kv_answer_status(conn, agent, request, WIRE_STALE, 0, 0);
 		terms = kv_store_put(&wire, kv_now(thread));
-		terms.owner = agent->owner;
+		terms.owner = item ? 0 : agent->owner;
 	} else if (unlikely(agent->owner)) {
 		terms = (struct store_put){.expires = TIME_NEVER, .owner = agent->owner};
 	}
@@ -170,6 +187,8 @@ set_value(struct conn *conn, struct kv_agent *agent, const struct wire_record *r
 	}
 	if (put && rc == 0)
 		memcpy(reply + 1, &version, sizeof(version));
+	if (unlikely(item) && rc == 0)
+		kv_move_wrote(agent, length);
 	kv_answer(conn, agent, request, reply, likely(rc == 0) ? WIRE_OK : wire_status_of(rc),
 		  put && rc == 0 ? sizeof(version) : 0, likely(rc == 0) ? version : kv_tells_all(agent, request));
 	return 0;

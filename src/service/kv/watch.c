@@ -187,12 +187,16 @@ static void watch_hear(struct kv_agent *agent, const struct store_event *event)
 
 int kv_watch_turn(struct kv_thread *thread)
 {
+	const struct kv_cluster *cluster = ((const struct kv_shared *)thread->part.shared)->cluster;
 	struct store_event event;
 	int n = 0;
 
-	for (; service_watch_next(&thread->watch, &event); n++)
+	for (; service_watch_next(&thread->watch, &event); n++) {
+		if (kv_event_hides(cluster, &event))
+			continue;
 		list_for_each (pos, &thread->watching)
 			watch_hear(container_of(pos, struct kv_agent, watching), &event);
+	}
 	if (n == 0)
 		return 0;
 	list_for_each (pos, &thread->watching) {

@@ -174,20 +174,21 @@ static unsigned access_of(const struct memc_command *command)
 	}
 }
 
-/* Whether another server has one of its keys. */
-static bool is_elsewhere(const struct memcached_client *c, struct memc_command *command)
+/* 0; -EREMOTE: another server has one of its keys; -EAGAIN: that is about to be so. */
+static int find_keys(const struct memcached_client *c, struct memc_command *command)
 {
 	const struct kv_view *view = kv_cluster_view(c->thread->shared->kv->cluster);
 	struct memc_word rest = command->rest, key;
 	bool elsewhere = false;
-	unsigned slot;
+	unsigned slot = 0;
 
 	if (command->id != MEMC_GET)
-		return kv_view_elsewhere(view, command->key.at, command->key.len, &slot);
-	while (!elsewhere && memc_next_key(command, &key))
-		elsewhere = kv_view_elsewhere(view, key.at, key.len, &slot);
+		elsewhere = kv_view_elsewhere(view, command->key.at, command->key.len, &slot);
+	else
+		while (!elsewhere && memc_next_key(command, &key))
+			elsewhere = kv_view_elsewhere(view, key.at, key.len, &slot);
 	command->rest = rest;
-	return elsewhere;
+	return !elsewhere ? 0 : kv_view_holds(view, slot) ? -EAGAIN : -EREMOTE;
 }
 
 /* 0, -EACCES, -EROFS, -EREMOTE. */
@@ -213,8 +214,8 @@ static int client_may(const struct memcached_client *c, struct memc_command *com
 {
 	int rc = client_may_do(c, command);
 
-	if (rc == 0 && unlikely(c->thread->shared->kv->cluster) && access_of(command) && is_elsewhere(c, command))
-		return -EREMOTE;
+	if (rc == 0 && unlikely(c->thread->shared->kv->cluster) && access_of(command))
+		rc = find_keys(c, command);
 	return rc;
 }
 
@@ -377,6 +378,8 @@ static ssize_t large_begin(struct memcached_client *c, const char *at)
 				       .key_len = command->key.len,
 				       .error = command->error ? -EPROTO : client_may(c, command),
 				       .coming = true};
+	if (c->large.error == -EAGAIN)
+		c->large.error = 0; /* it is looked at once more when all of it is here */
 	c->since = memcached_now(c);
 	large_go(c);
 	return (ssize_t)len;

@@ -300,6 +300,21 @@ bool resp_is_here(struct resp_client *c, const struct resp_command *command, con
 	return !elsewhere;
 }
 
+bool resp_waits(const struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		unsigned argc)
+{
+	const struct kv_view *view = c->thread->table;
+	struct resp_keys keys = resp_keys(command, argv, argc);
+
+	for (unsigned i = 0; i < keys.count; i++) {
+		const struct resp_arg *key = resp_key(&keys, argv, i);
+
+		if (kv_view_holds(view, cluster_slot(key->at, key->len)))
+			return true;
+	}
+	return command->id == RESP_CMD_EXEC && resp_multi_waits(c);
+}
+
 bool resp_may(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
 	return may_do(c, command, argv, argc) && (likely(!c->thread->table) || resp_is_here(c, command, argv, argc));
@@ -448,6 +463,8 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 		c->thread->table = kv_cluster_view(cluster);
 	c->pushed = SIZE_MAX;
 	command = command_of(c, argv, argc);
+	if (unlikely(cluster && c->thread->table->sealed_until) && command && resp_waits(c, command, argv, argc))
+		return -EAGAIN;
 	if (!command || !resp_may(c, command, argv, argc) || !resp_pubsub_allows(c, command)) {
 		if (command)
 			resp_count(&c->thread->rejected[command->id]);

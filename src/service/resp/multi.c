@@ -265,6 +265,16 @@ static bool all_here(struct resp_client *c)
 	return true;
 }
 
+bool resp_multi_waits(const struct resp_client *c)
+{
+	const struct resp_multi *m = c->multi;
+
+	for (unsigned i = 0; m && i < m->count; i++)
+		if (resp_waits(c, m->kept[i]->command, m->kept[i]->argv, m->kept[i]->argc))
+			return true;
+	return false;
+}
+
 /* One of the commands, whose answer may be an error, and the others go on. What it answers nothing to, as there is no
  * memory, or others disturb it, ends all: a part of it may be in the step. */
 static int exec_one(struct resp_client *c, struct kept *kept)

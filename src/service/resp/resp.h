@@ -384,6 +384,8 @@ int resp_view_expect(struct resp_client *c, const struct resp_arg *key, uint64_t
 /*
  * multi.c
  */
+/* resp_waits() of any command that is kept. */
+bool resp_multi_waits(const struct resp_client *c);
 /* Whether a command is kept until EXEC: it was answered. */
 bool resp_multi_keeps(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		      unsigned argc);
@@ -465,6 +467,9 @@ static inline enum resp_id resp_note_command(uint64_t note) /* RESP_IDS: none */
 /* Carry out one command, which was checked, without a step of its own. The errno of the handler. */
 int resp_carry_out(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		   unsigned argc);
+/* Whether it comes again, as a key of it is of a slot that is about to be another server's. */
+bool resp_waits(const struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
+		unsigned argc);
 /* Whether the keys are of one slot, and that is this server's, where there is a cluster; false: it was answered. */
 bool resp_is_here(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		  unsigned argc);

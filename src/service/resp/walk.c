@@ -84,13 +84,12 @@ static void tells_all(struct resp_client *c)
 	c->tells = MAX(c->tells, store_lsn(c->thread->store));
 }
 
-/* Whether a key is shown: one of a slot that was given away, and is not swept yet, is not. */
+/* Whether a key is shown: one of a slot that was given away, and is not swept yet, or is on its way here, is not. */
 static bool is_shown(const struct resp_client *c, const void *key, size_t len)
 {
 	const struct kv_view *view = c->thread->table;
-	unsigned slot;
 
-	return likely(!view || !view->sweeping) || !kv_view_elsewhere(view, key, len, &slot);
+	return likely(!view) || !kv_view_hides(view, key, len);
 }
 
 /* Under a stripe's lock: a key is copied, or it comes first the next time. */
@@ -427,6 +426,8 @@ static int flush_keys(struct resp_client *c, const struct resp_arg *argv, unsign
 
 	if (argc > 2 || (argc == 2 && !resp_is(&argv[1], "sync") && !resp_is(&argv[1], "async")))
 		return resp_syntax_error(c);
+	if (is_within(c) && c->thread->table && c->thread->table->sealed_until)
+		return -EAGAIN; /* as the store says it of a whole one */
 	if (is_within(c))
 		return flush_within(c);
 	step = step_of(c);

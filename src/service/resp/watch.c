@@ -202,6 +202,8 @@ int resp_watch_turn(struct service_part *part)
 	for (; service_watch_next(&thread->watch, &event); n++) {
 		unsigned flags = atomic_load_explicit(&thread->shared->notify, memory_order_relaxed);
 
+		if (kv_event_hides(thread->shared->kv->cluster, &event))
+			continue;
 		resp_track_event(thread, &event);
 		if (thread->listeners && flags)
 			notify_event(thread, flags, &event);

@@ -1,0 +1,604 @@
+/* check_mover.c: slots go with their values from one store to another server's, while others write. The test is the
+ * main thread of both, and says what an engine would. */
+#include "tests/client/caller.h"
+#include "tests/suite.h"
+
+#include "client/client.h"
+#include "daemon/daemon.h"
+
+#include <unistd.h>
+
+#define KEYS 100000u
+#define MOVED 8192u /* slots, from 0 on */
+#define EPOCH 7u
+#define LIMIT (120 * TIME_S)
+#define BOOT "0123456789abcdef0123456789abcdef"
+
+static const char *const transports[] = {"tcp", "unix"};
+
+static struct services donor;
+static struct daemon d;
+static struct cluster_table table, next;
+static struct cluster_entry entry;
+static struct mover *mover;
+static uint8_t moved[CLUSTER_SLOT_BYTES], all[CLUSTER_SLOT_BYTES];
+static unsigned told;
+static atomic_bool writing;
+static char *value;
+
+static struct kv_shared *donor_kv(void)
+{
+	return donor.shared.of[WIRE_KV];
+}
+
+static struct kv_shared *receiver_kv(void)
+{
+	return server.services.shared.of[WIRE_KV];
+}
+
+static const struct kv_view *receiver_view(void)
+{
+	return atomic_load(&receiver_kv()->cluster->view);
+}
+
+static bool allowed(void *arg, const struct cluster_session *session, char *why, size_t size)
+{
+	return cluster_session_allowed(session, arg, 1, &entry, why, size);
+}
+
+/* A turn of both main threads, and of the donor's worker. */
+static void main_turn(void)
+{
+	kv_service_cluster.receive(receiver_kv(), allowed, &table);
+	service_shared_tick(&server.services.shared, time_now());
+	services_set_time(&donor, time_now());
+	services_turn(&donor);
+	service_shared_tick(&donor.shared, time_now());
+	loop_once(d.loop, TIME_MS);
+}
+
+#define TURN_UNTIL(condition)                                                                                          \
+	do {                                                                                                           \
+		uint64_t until_ = time_now() + LIMIT;                                                                  \
+		while (!(condition)) {                                                                                 \
+			main_turn();                                                                                   \
+			ck_assert_uint_lt(time_now(), until_);                                                         \
+		}                                                                                                      \
+	} while (0)
+
+static void woken(void *arg)
+{
+	mover_turn(arg);
+}
+
+static void note_change(void *arg)
+{
+	(void)arg;
+	told++;
+}
+
+static void make_table(void)
+{
+	table = (struct cluster_table){.name = "test", .epoch = EPOCH};
+	for (unsigned i = 0; i < 2; i++) {
+		struct cluster_node node = {.name = {i ? 'q' : 'p'}};
+
+		ck_assert_int_eq(cluster_node_set(&node, CLUSTER_NATIVE, i ? "10.0.0.2:7471" : "10.0.0.1:7471"), 0);
+		ck_assert_int_eq(cluster_add(&table, &node), 0);
+	}
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+		table.owner[slot] = 0;
+		table.to[slot] = slot < MOVED ? 2 : 0;
+		cluster_bit_set(all, slot);
+		if (slot < MOVED)
+			cluster_bit_set(moved, slot);
+	}
+	next = table;
+	next.epoch++;
+	for (unsigned slot = 0; slot < MOVED; slot++) {
+		next.owner[slot] = 1;
+		next.to[slot] = 0;
+		next.moved[slot] = next.epoch;
+	}
+}
+
+static void open_both(const char *transport)
+{
+	struct server_options options = {
+		.transport = transport,
+		.services = {.arena = 256 * MIB, .push_max = 64 * KIB, .cluster_engine = true, .cluster_node = "q"}};
+
+	make_table();
+	entry = (struct cluster_entry){.node = "p", .boot = BOOT, .revision = 1};
+	services_open(&donor,
+		      &(struct services_options){.arena = 256 * MIB, .cluster_engine = true, .cluster_node = "p"});
+	server_start(&options);
+	d = (struct daemon){.main = thread_self()};
+	ck_assert_int_eq(loop_create(&d.loop), 0);
+	loop_on_wake(d.loop, woken, &d);
+	kv_service_cluster.until(donor_kv(), TIME_NEVER);
+	kv_service_cluster.until(receiver_kv(), TIME_NEVER);
+	ck_assert_int_eq(kv_cluster_change(donor_kv(), &table, all), 0);
+	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &table, all), 0);
+	told = 0;
+	value = malloc(MIB);
+	ck_assert_ptr_nonnull(value);
+	for (unsigned i = 0; i < MIB; i++)
+		value[i] = (char)(i * 7 + i / 251);
+}
+
+static void close_both(void)
+{
+	mover_close(mover);
+	mover = NULL;
+	ck_assert_uint_eq(services_store_stats(&donor).pins, 0);
+	server_stop();
+	services_close(&donor);
+	loop_destroy(d.loop);
+	free(value);
+}
+
+static void open_mover(void)
+{
+	struct mover_attr attr = {.address = server.address,
+				  .cluster = "test",
+				  .node = "p",
+				  .boot = BOOT,
+				  .epoch = EPOCH,
+				  .service = service_find(WIRE_KV),
+				  .shared = donor_kv(),
+				  .changed = note_change};
+
+	memcpy(attr.slots, moved, sizeof(moved));
+	ck_assert_int_eq(mover_open(&d, &attr, &mover), 0);
+}
+
+static void await_state(enum mover_state state)
+{
+	TURN_UNTIL(mover_state(mover) >= state);
+	ck_assert_msg(mover_state(mover) == state, "%d: %s", mover_state(mover), mover_reason(mover));
+}
+
+/* Lengths of all kinds; few are long. */
+static size_t length_of(unsigned i, unsigned round)
+{
+	unsigned mix = (i * 2654435761u) ^ (round * 40503u);
+
+	return i % 1000 == 0 ? mix % (MIB + 1) : i % 50 == 0 ? mix % 9000 : mix % 200;
+}
+
+static size_t key_of(unsigned i, char key[static 32])
+{
+	return (size_t)snprintf(key, 32, "key%u", i);
+}
+
+/* A key of the donor gets another value, and attributes, or goes. */
+static void write_key(unsigned i, unsigned round)
+{
+	struct store_put put = {.expires = i % 7 == 0 ? time_now() + 3600 * TIME_S : TIME_NEVER,
+				.flags = i % 3 == 0 ? i : 0,
+				.type = i % 5 == 0 ? STORE_HASH | (i % 2 ? STORE_STALE : 0) : STORE_STRING};
+	size_t len = length_of(i, round);
+	char key[32];
+	int rc;
+
+	if (round && (i + round) % 11 == 0) {
+		store_delete(donor.store, key, key_of(i, key), 0, time_now());
+		return;
+	}
+	do
+		rc = store_set(donor.store, key, key_of(i, key), value + (i + round) % 64, MIN(len, MIB - 64), &put,
+			       time_now(), NULL);
+	while (rc == -EAGAIN);
+	ck_assert_int_eq(rc, 0);
+}
+
+static void *write_keys(void *arg)
+{
+	const unsigned keys = (unsigned)suite_part(KEYS);
+
+	for (unsigned i = 1; atomic_load(&writing); i++) {
+		write_key((unsigned)((uint64_t)i * 7919 % keys), 1 + i / keys);
+		if (i % 64 == 0)
+			usleep(500);
+	}
+	return arg;
+}
+
+struct compare {
+	unsigned here, away;
+};
+
+static bool count_key(void *arg, const void *key, size_t key_len, const struct store_meta *meta)
+{
+	struct compare *c = arg;
+
+	(void)meta;
+	if (cluster_slot(key, key_len) < MOVED)
+		c->here++;
+	else
+		c->away++;
+	return true;
+}
+
+static struct compare count_keys(struct store *store)
+{
+	struct compare c = {0};
+	uint64_t cursor = 0;
+
+	do
+		store_scan(store, &cursor, 1000, "", 0, time_now(), count_key, &c);
+	while (cursor);
+	return c;
+}
+
+static void compare_key(unsigned i)
+{
+	struct store_ref here, there;
+	char key[32];
+	size_t len = key_of(i, key);
+	uint64_t now = time_now();
+	int found = store_get(donor.store, key, len, now, &here);
+
+	if (cluster_slot(key, len) >= MOVED) {
+		store_unpin(donor.store, &here);
+		return;
+	}
+	ck_assert_int_eq(store_get(server.services.store, key, len, now, &there), found);
+	if (!found)
+		return;
+	ck_assert_uint_eq(here.len, there.len);
+	ck_assert(memcmp(here.addr, there.addr, here.len) == 0);
+	ck_assert_uint_eq(here.flags, there.flags);
+	ck_assert_uint_eq(here.type, there.type);
+	ck_assert_uint_eq(here.stale, there.stale);
+	ck_assert_uint_eq(here.expires == TIME_NEVER, there.expires == TIME_NEVER);
+	if (here.expires != TIME_NEVER)
+		ck_assert_uint_lt(here.expires > there.expires ? here.expires - there.expires
+							       : there.expires - here.expires,
+				  100 * TIME_S);
+	ck_assert_uint_gt(there.version, here.version); /* no client has it of another value */
+	store_unpin(donor.store, &here);
+	store_unpin(server.services.store, &there);
+}
+
+static int count_each(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+{
+	(void)key, (void)key_len, (void)meta;
+	++*(unsigned *)arg;
+	return 0;
+}
+
+static unsigned shown_keys(void)
+{
+	void *kv = open_kv(NULL, NULL);
+	unsigned n = 0;
+
+	ck_assert_int_eq(kv_each(kv, NULL, 0, count_each, &n), 0);
+	kv_close(kv);
+	return n;
+}
+
+START_TEST(test_all_keys_move)
+{
+	const unsigned keys = (unsigned)suite_part(KEYS);
+	struct compare before, after;
+	pthread_t writer[2];
+
+	open_both(transports[_i]);
+	for (unsigned i = 0; i < keys; i++)
+		write_key(i, 0);
+	atomic_store(&writing, true);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_create(&writer[i], NULL, write_keys, NULL), 0);
+	open_mover();
+	await_state(MOVER_NEAR);
+	ck_assert_uint_gt(receiver_view()->hidden, 0);
+	ck_assert_uint_eq(shown_keys(), 0);
+	atomic_store(&writing, false);
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(writer[i], NULL);
+	ck_assert_int_eq(kv_service_cluster.seal(donor_kv(), moved), 0);
+	TURN_UNTIL(kv_cluster_settled(donor_kv(), NULL));
+	mover_finish(mover, next.epoch);
+	await_state(MOVER_COMPLETE);
+	ck_assert_uint_gt(told, 1);
+	ck_assert_uint_eq(shown_keys(), 0);
+	before = count_keys(donor.store);
+	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &next, all), 0);
+	ck_assert_uint_eq(receiver_view()->session, 0);
+	ck_assert_uint_eq(receiver_view()->sweeping, 0);
+	after = count_keys(server.services.store);
+	ck_assert_uint_eq(after.here, before.here);
+	ck_assert_uint_eq(after.away, 0);
+	ck_assert_uint_gt(after.here, keys / 4);
+	for (unsigned i = 0; i < keys; i++)
+		compare_key(i);
+	TURN_UNTIL(kv_cluster_settled(receiver_kv(), NULL));
+	ck_assert_uint_eq(shown_keys(), after.here);
+	mover_done(mover);
+	/* The donor loses them. */
+	ck_assert_int_eq(kv_cluster_change(donor_kv(), &next, all), 0);
+	TURN_UNTIL(count_keys(donor.store).here == 0);
+	ck_assert_uint_eq(count_keys(donor.store).away, before.away);
+	close_both();
+}
+END_TEST
+
+static void fill(unsigned keys)
+{
+	for (unsigned i = 0; i < keys; i++)
+		write_key(i, 0);
+}
+
+/* What came of a session that is not completed goes. */
+static void await_swept(void)
+{
+	TURN_UNTIL(!receiver_view()->session && count_keys(server.services.store).here == 0 &&
+		   !receiver_view()->sweeping);
+}
+
+START_TEST(test_missed_changes_end_it)
+{
+	open_both("tcp");
+	fill(2000);
+	open_mover();
+	await_state(MOVER_NEAR);
+	store_watch_all_missed(donor.store);
+	await_state(MOVER_ENDED);
+	ck_assert_ptr_nonnull(strstr(mover_reason(mover), "changes"));
+	mover_close(mover);
+	await_swept();
+	/* Another session does it. */
+	open_mover();
+	await_state(MOVER_NEAR);
+	mover_finish(mover, next.epoch);
+	await_state(MOVER_COMPLETE);
+	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &next, all), 0);
+	ck_assert_uint_eq(count_keys(server.services.store).here, count_keys(donor.store).here);
+	close_both();
+}
+END_TEST
+
+START_TEST(test_flush_ends_it)
+{
+	uint64_t cursor = 0, deleted;
+
+	open_both("tcp");
+	fill(2000);
+	open_mover();
+	await_state(MOVER_NEAR);
+	do
+		ck_assert_int_eq(store_flush_some(_i ? server.services.store : donor.store, &cursor, &deleted), 0);
+	while (cursor);
+	mover_finish(mover, next.epoch);
+	await_state(MOVER_ENDED);
+	close_both();
+}
+END_TEST
+
+START_TEST(test_receiver_dies)
+{
+	open_both("tcp");
+	fill(20000);
+	open_mover();
+	await_state(MOVER_COPYING);
+	server_die();
+	TURN_UNTIL(mover_state(mover) == MOVER_ENDED);
+	ck_assert_str_ne(mover_reason(mover), "");
+	close_both();
+}
+END_TEST
+
+START_TEST(test_withdrawn_wish_sweeps)
+{
+	open_both("tcp");
+	fill(2000);
+	open_mover();
+	await_state(MOVER_NEAR);
+	ck_assert_uint_gt(count_keys(server.services.store).here, 0);
+	table.epoch++;
+	table.to[5] = 0;
+	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &table, all), 0);
+	ck_assert_uint_eq(receiver_view()->session, 0);
+	mover_finish(mover, next.epoch);
+	await_state(MOVER_ENDED);
+	await_swept();
+	close_both();
+}
+END_TEST
+
+/* Complete: neither the connection's end nor an older table ends it; one that does not say `moved` does. */
+START_TEST(test_complete_stays)
+{
+	unsigned here;
+
+	open_both("tcp");
+	fill(2000);
+	open_mover();
+	await_state(MOVER_NEAR);
+	mover_finish(mover, next.epoch + 1);
+	await_state(MOVER_COMPLETE);
+	mover_close(mover);
+	mover = NULL;
+	here = count_keys(server.services.store).here;
+	kv_moves_tick(receiver_kv()->cluster, time_now() + 3600 * TIME_S);
+	table.epoch++;
+	table.to[5] = 0;
+	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &table, all), 0);
+	ck_assert_uint_ne(receiver_view()->session, 0);
+	ck_assert_uint_eq(count_keys(server.services.store).here, here);
+	next.epoch++; /* and `moved` is of another epoch */
+	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &next, all), 0);
+	ck_assert_uint_eq(receiver_view()->session, 0);
+	await_swept();
+	close_both();
+}
+END_TEST
+
+/*
+ * Requests that a mover does not make
+ */
+struct answer {
+	bool there;
+	int status;
+	char text[256];
+};
+
+static void take_answer(void *arg, int status, const void *text, size_t len)
+{
+	struct answer *a = arg;
+
+	a->there = true;
+	a->status = status;
+	snprintf(a->text, sizeof(a->text), "%.*s", (int)len, len ? (const char *)text : "");
+}
+
+static int await_answer(void *kv, int rc, struct answer *a)
+{
+	ck_assert_int_eq(rc, 0);
+	TURN_UNTIL((kv_progress(kv, 0), a->there));
+	return a->status;
+}
+
+static int ask_move(void *kv, enum wire_move_kind kind, const void *body, size_t len, struct answer *a)
+{
+	*a = (struct answer){0};
+	return await_answer(kv, client_move(kv, kind, body, len, take_answer, a), a);
+}
+
+static int put_one(void *kv, const char *key)
+{
+	const struct client_item item = {.key = key, .key_len = strlen(key), .value = "v", .value_len = 1};
+	struct answer a = {0};
+
+	return await_answer(kv, client_put_item(kv, &item, take_answer, &a), &a);
+}
+
+static struct wire_move_begin a_begin(const char *node, uint8_t id)
+{
+	struct wire_move_begin begin = {.move = {.id = {id}, .epoch = EPOCH, .version = 1}, .cluster = "test"};
+
+	snprintf(begin.node, sizeof(begin.node), "%s", node);
+	memcpy(begin.boot, BOOT, sizeof(begin.boot));
+	memcpy(begin.slots, moved, sizeof(moved));
+	return begin;
+}
+
+static int begin_until(void *kv, const struct wire_move_begin *begin, struct answer *a)
+{
+	uint64_t until = time_now() + 2 * TIME_S;
+	int rc;
+
+	while ((rc = ask_move(kv, WIRE_MOVE_BEGIN, begin, sizeof(*begin), a)) == -EAGAIN && time_now() < until &&
+	       !strstr(a->text, "already"))
+		main_turn();
+	return rc;
+}
+
+static void take_right(void *arg, struct conn *conn)
+{
+	static struct auth_client client;
+
+	(void)arg;
+	client = auth_everything;
+	client.move = false;
+	conn->admission.client = &client;
+	service_revised(conn);
+}
+
+START_TEST(test_hostile_requests)
+{
+	struct wire_move_begin begin, other;
+	struct answer a;
+	void *kv, *second;
+
+	open_both("tcp");
+	begin = a_begin("p", 1);
+	other = a_begin("q", 2);
+	kv = open_kv(NULL, NULL);
+	second = open_kv(NULL, NULL);
+	/* Of a slot that moves, and of one that does not. */
+	ck_assert_uint_lt(cluster_slot("b", 1), MOVED);
+	ck_assert_uint_ge(cluster_slot("a", 1), MOVED);
+	ck_assert_int_eq(put_one(kv, "b"), -EREMOTE); /* without a session */
+	ck_assert_int_eq(begin_until(kv, &begin, &a), 0);
+	ck_assert_int_eq(put_one(kv, "b"), 0);
+	ck_assert_int_eq(put_one(kv, "a"), -EREMOTE);     /* no slot of it */
+	ck_assert_int_eq(put_one(second, "b"), -EREMOTE); /* another connection */
+	ck_assert_int_eq(kv_set_bytes(kv, "b", 1, "w", 1), -EREMOTE);
+	ck_assert_int_eq(ask_move(second, WIRE_MOVE_BEGIN, &begin, sizeof(begin), &a), -ESTALE);
+	ck_assert_int_eq(ask_move(second, WIRE_MOVE_COMPLETE, &begin, sizeof(begin.move), &a), -ESTALE);
+	ck_assert_int_eq(ask_move(second, WIRE_MOVE_END, &begin, sizeof(begin.move), &a), -ESTALE);
+	ck_assert_int_eq(begin_until(second, &other, &a), -EAGAIN);
+	/* A later one of the same node takes its place, and what came before goes. */
+	begin = a_begin("p", 3);
+	ck_assert_int_eq(begin_until(second, &begin, &a), 0);
+	ck_assert_uint_eq(count_keys(server.services.store).here, 0);
+	ck_assert_int_eq(put_one(kv, "b"), -EREMOTE); /* of the older session */
+	ck_assert_int_eq(put_one(second, "b"), 0);
+	ck_assert_int_eq(ask_move(second, WIRE_MOVE_COMPLETE, &begin, sizeof(begin.move), &a), 0);
+	ck_assert_int_eq(put_one(second, "b"), -EREMOTE); /* it is complete */
+	server_pause();
+	conn_group_each(server.group, take_right, NULL);
+	server_resume();
+	ck_assert_int_eq(ask_move(second, WIRE_MOVE_DONE, &begin, sizeof(begin.move), &a), -EACCES);
+	kv_close(second);
+	kv_close(kv);
+	close_both();
+}
+END_TEST
+
+/* A slot is sealed: a request waits, and is carried out where the seal is taken away, or answered in 100 ms. */
+START_TEST(test_seal_holds)
+{
+	struct answer a = {0};
+	uint64_t since;
+	void *kv;
+
+	open_both("tcp");
+	next.from[0] = 0;
+	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &next, all), 0);
+	kv = open_kv(NULL, NULL);
+	ck_assert_int_eq(kv_set_bytes(kv, "b", 1, "v", 1), 0);
+	since = time_now();
+	ck_assert_int_eq(kv_service_cluster.seal(receiver_kv(), moved), 0);
+	TURN_UNTIL(kv_cluster_settled(receiver_kv(), NULL));
+	ck_assert_int_eq(kv_submit_get(kv, "b", 1, take_answer, &a), 0);
+	if (_i) {
+		ck_assert_int_eq(await_answer(kv, 0, &a), -EREMOTE);
+		ck_assert_uint_ge(time_now() - since, 100 * TIME_MS);
+	} else {
+		for (unsigned i = 0; i < 10; i++) {
+			kv_progress(kv, 1000);
+			ck_assert(!a.there || time_now() - since >= 100 * TIME_MS);
+		}
+		if (a.there) { /* the machine was too slow */
+			a = (struct answer){0};
+			ck_assert_int_eq(kv_service_cluster.seal(receiver_kv(), NULL), 0);
+			ck_assert_int_eq(kv_submit_get(kv, "b", 1, take_answer, &a), 0);
+		}
+		ck_assert_int_eq(kv_service_cluster.seal(receiver_kv(), NULL), 0);
+		ck_assert_int_eq(await_answer(kv, 0, &a), 0);
+		ck_assert_str_eq(a.text, "v");
+	}
+	kv_close(kv);
+	close_both();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("mover");
+	TCase *tc = suite_case(suite, "mover", NULL, NULL);
+
+	tcase_add_loop_test(tc, test_all_keys_move, 0, (int)ARRAY_SIZE(transports));
+	tcase_add_test(tc, test_missed_changes_end_it);
+	tcase_add_loop_test(tc, test_flush_ends_it, 0, 2);
+	tcase_add_test(tc, test_receiver_dies);
+	tcase_add_test(tc, test_withdrawn_wish_sweeps);
+	tcase_add_test(tc, test_complete_stays);
+	tcase_add_test(tc, test_hostile_requests);
+	tcase_add_loop_test(tc, test_seal_holds, 0, 2);
+	return suite_run(suite);
+}
