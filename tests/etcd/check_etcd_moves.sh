@@ -102,6 +102,20 @@ kill -CONT "$etcd"
 wait_for "slots of all" moved
 all_there || { cat "$dir/there"; fail "keys behind etcd's pause"; }
 
+# A target dies in the midst, and a donor: what they had is gone, and nothing else is; no value is an old one.
+again() {
+	kill -KILL "${pids[$1]}"
+	wait "${pids[$1]}" 2>/dev/null
+	start "$1"
+	wait_for "${nodes[$1]} again" serves "$1"
+	wait_for "the end of moves behind ${nodes[$1]}'s death" moved
+	python3 "$srcdir/tests/etcd/moved.py" right "${ports[@]:4:4}" >"$dir/there" 2>&1 || { cat "$dir/there"; fail "values behind ${nodes[$1]}'s death"; }
+}
+"$rdmactl" cluster drain b --name kv --etcd "$url" >"$dir/out" 2>"$dir/err" || { cat "$dir/err"; fail "the drain of b"; }
+again 3
+change add
+again 0
+
 kill -TERM "$history"
 wait "$history" || { cat "$dir/history.log" >&2; fail "native clients saw what they must not see"; }
 cat "$dir/history"

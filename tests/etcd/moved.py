@@ -1,5 +1,5 @@
-"""moved.py fill|check PORT... : keys of several lengths, types and times to live on several servers, by Redis's protocol; and whether
-each is still there as it was, at the server that has it now. Exit status 1: one is not, which is printed."""
+"""moved.py fill|check|right PORT... : keys of several lengths, types and times to live on several servers, by Redis's protocol; and whether
+each is still there as it was, at the server that has it now; `right`: or is not there. Exit status 1: one is not, which is printed."""
 import socket
 import sys
 import time
@@ -52,6 +52,8 @@ def main():
         else:
             answer = servers.ask(*((b"HGET", key, b"field") if kind == 2 else (b"GET", key)))
             good = answer == value(number)
+            if sys.argv[1] == "right" and answer == b"$-1":
+                continue
             if good and kind < 2:
                 answer = servers.ask(b"TTL", key)
                 good = answer == b":-1" if kind == 0 else 1000 < int(answer[1:]) <= 5000
