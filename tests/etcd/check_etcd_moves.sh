@@ -42,11 +42,8 @@ start() {
 show() { "$rdmactl" cluster show --name kv --etcd "$url" "$@" 2>>"$dir/show.err"; }
 # of NODE MEMBER: what etcd has of a node.
 of() { show --json | jq -r --arg node "$1" ".nodes[] | select(.node == \$node).$2"; }
-epoch() { show --json | jq -r .epoch; }
 # says NUMBER MEMBER: what a server says of its engine.
 says() { "$rdmactl" --control "$dir/${nodes[$1]}.sock" status --json 2>/dev/null | jq -r ".engine.$2"; }
-# all_serve EPOCH: every node serves by that table, or a later one.
-all_serve() { show --json | jq -e --argjson epoch "$1" 'all(.nodes[]; .state == "member" and .epoch >= $epoch and .waits_for == 0)' >/dev/null; }
 apply() { "$rdmactl" cluster apply "$1" --etcd "$url" >"$dir/out" 2>"$dir/err"; }
 # plan WORD...: the next table of the one that is there, in $dir/next
 plan() { show --text >"$dir/now" && "$rdmactl" cluster plan "$dir/now" "$@" >"$dir/next" 2>/dev/null; }
