@@ -1190,7 +1190,7 @@ static void run_clean(bool slow, bool wild, bool mixed, uint64_t seeds)
 
 START_TEST(test_clean)
 {
-	run_clean(_i & 1, _i & 2, _i & 4, suite_part(_i & 4 ? 10 : 30));
+	run_clean(_i & 1, _i & 2, _i & 4, suite_part(_i & 4 ? 4 : 10));
 }
 END_TEST
 
