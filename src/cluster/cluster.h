@@ -318,6 +318,10 @@ bool cluster_member_holds(const struct cluster_member *member, const struct clus
  * request for them since the last value was sent, and does not until the outcome is known. False: it failed already. */
 bool cluster_member_commit(struct cluster_member *member, const struct cluster_step *step, uint64_t epoch);
 
+/* Whether this node may take the session of another one now: cluster_session_allowed(), and it serves by the table. */
+bool cluster_member_allows(const struct cluster_member *member, const struct cluster_session *session, char *why,
+			   size_t size);
+
 enum cluster_outcome {
 	CLUSTER_NO_COMMIT,
 	CLUSTER_OPEN,     /* it may have been carried out, or be so later */

@@ -496,8 +496,8 @@ static bool slot_goes(const struct cluster_member *m, unsigned slot, unsigned ta
 	       (!from || cluster_entry_settled(&m->seen[from - 1], m->table.epoch));
 }
 
-/* It is in the table, and has what it had. */
-static bool may_give(const struct cluster_member *m)
+/* It is in the table, and keeps what it has. */
+static bool may_move(const struct cluster_member *m)
 {
 	return m->state == CLUSTER_BEATING && m->self != CLUSTER_NODES && !m->wish.anew && !m->leaves;
 }
@@ -506,7 +506,7 @@ bool cluster_member_step(const struct cluster_member *m, struct cluster_step *st
 {
 	unsigned last = cluster_find(&m->table, step->target), first = last == CLUSTER_NODES ? 0 : last + 1, slots = 0;
 
-	if (!m->gives || !may_give(m) || m->adopted != m->wish.serial)
+	if (!m->gives || !may_move(m) || m->adopted != m->wish.serial)
 		return false;
 	for (unsigned i = 0; i < m->table.count && !slots; i++) {
 		unsigned target = (first + i) % m->table.count;
@@ -530,12 +530,26 @@ bool cluster_member_holds(const struct cluster_member *m, const struct cluster_s
 {
 	unsigned target = cluster_find(&m->table, step->target);
 
-	if (!may_give(m) || target == CLUSTER_NODES || !is_start(&m->seen[target], step->boot))
+	if (!may_move(m) || target == CLUSTER_NODES || !is_start(&m->seen[target], step->boot))
 		return false;
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
 		if (cluster_bit(step->slots, slot) && !slot_goes(m, slot, target))
 			return false;
 	return true;
+}
+
+bool cluster_member_allows(const struct cluster_member *m, const struct cluster_session *session, char *why,
+			   size_t size)
+{
+	unsigned donor = cluster_find(&m->table, session->donor);
+
+	/* One that was out, and does not know the table by which it is back, may yet have to drop all that it has. */
+	if (!may_move(m) || m->adopted != m->wish.serial) {
+		snprintf(why, size, "node %s does not serve by the newest table yet", m->node);
+		return false;
+	}
+	return cluster_session_allowed(session, &m->table, m->self, donor == CLUSTER_NODES ? NULL : &m->seen[donor],
+				       why, size);
 }
 
 bool cluster_member_commit(struct cluster_member *m, const struct cluster_step *step, uint64_t epoch)

@@ -7,12 +7,14 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-#define ETCD_TIMEOUT (5 * TIME_S) /* of each endpoint */
+#define ETCD_TIMEOUT (5 * TIME_S)  /* of each endpoint */
+#define DRAIN_LOOK (500 * TIME_MS) /* between looks whether a node is empty */
 
 static const char *cluster_name = "rdmad", *table_file, *etcd_urls, *etcd_user, *etcd_password_file;
 static uint64_t resp_port, metrics_port;
-static bool as_text;
+static bool as_text, as_empty, waits;
 
 static const struct ctl_option make_options[] = {
 	{"name", 0, CTL_TEXT, &cluster_name, "NAME", "name of the cluster, rdmad by default"},
@@ -41,7 +43,14 @@ static const struct ctl_option slot_options[] = {
 			.choices = "@file"                                                                             \
 	}
 
-static const struct ctl_option apply_options[] = {ETCD_OPTIONS, {NULL}};
+static const struct ctl_option apply_options[] = {
+	ETCD_OPTIONS, {"empty", 0, CTL_FLAG, &as_empty, NULL, "give slots on at once, without their values"}, {NULL}};
+
+static const struct ctl_option drain_options[] = {
+	ETCD_OPTIONS,
+	{"name", 0, CTL_TEXT, &cluster_name, "NAME", "name of the cluster, rdmad by default"},
+	{"wait", 0, CTL_FLAG, &waits, NULL, "until the node has no slot"},
+	{NULL}};
 
 static const struct ctl_option show_options[] = {
 	ETCD_OPTIONS,
@@ -455,25 +464,27 @@ static const char *state_of(const struct cluster_entry *entry)
 /* What there is in etcd: the table, and what each node of it says. */
 static json_t *describe_etcd(const struct cluster_view *view)
 {
-	unsigned counts[CLUSTER_NODES], waits[CLUSTER_NODES] = {0};
+	unsigned counts[CLUSTER_NODES], waits_for[CLUSTER_NODES] = {0}, gives[CLUSTER_NODES] = {0};
 	json_t *nodes = json_array();
 
 	cluster_count(&now, counts);
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
 		unsigned from = now.from[slot], owner = now.owner[slot];
 
-		if (from && owner != CLUSTER_ABSENT &&
+		if (from && owner != CLUSTER_ABSENT && !now.moved[slot] &&
 		    !cluster_entry_settled(cluster_view_find(view, now.node[from - 1].name), now.epoch))
-			waits[owner]++;
+			waits_for[owner]++;
+		if (now.to[slot])
+			gives[owner]++;
 	}
 	for (unsigned i = 0; i < now.count; i++) {
 		const struct cluster_entry *entry = cluster_view_find(view, now.node[i].name);
 
-		json_array_append_new(nodes,
-				      json_pack("{s:s, s:s, s:I, s:i, s:i, s:s}", "node", now.node[i].name, "state",
-						state_of(entry), "epoch", (json_int_t)(entry ? entry->epoch : 0),
-						"slots", counts[i], "waits_for", waits[i], "native",
-						now.node[i].address[CLUSTER_NATIVE]));
+		json_array_append_new(nodes, json_pack("{s:s, s:s, s:I, s:i, s:i, s:i, s:s}", "node", now.node[i].name,
+						       "state", state_of(entry), "epoch",
+						       (json_int_t)(entry ? entry->epoch : 0), "slots", counts[i],
+						       "gives", gives[i], "waits_for", waits_for[i], "native",
+						       now.node[i].address[CLUSTER_NATIVE]));
 	}
 	return json_pack("{s:s, s:I, s:o}", "name", now.name, "epoch", (json_int_t)now.epoch, "nodes", nodes);
 }
@@ -507,10 +518,15 @@ static int command_show(const struct ctl_arguments *arguments)
 /* Make `next` the table after what there is. */
 static int follow_table(const struct cluster_view *view)
 {
-	bool settled[CLUSTER_NODES] = {false}, gone[CLUSTER_NODES] = {false};
+	bool settled[CLUSTER_NODES] = {false}, gone[CLUSTER_NODES] = {false}, lives[CLUSTER_NODES] = {false};
+	int rc = 0;
 
-	for (unsigned i = 0; i < now.count; i++)
-		settled[i] = cluster_entry_settled(cluster_view_find(view, now.node[i].name), now.epoch);
+	for (unsigned i = 0; i < now.count; i++) {
+		const struct cluster_entry *entry = cluster_view_find(view, now.node[i].name);
+
+		settled[i] = cluster_entry_settled(entry, now.epoch);
+		lives[i] = entry && *entry->boot && !entry->out;
+	}
 	if (now.epoch && next.epoch <= now.epoch) {
 		log_error("cluster",
 			  "the file has epoch %" PRIu64 ", and etcd has %" PRIu64
@@ -519,7 +535,11 @@ static int follow_table(const struct cluster_view *view)
 			  next.epoch, now.epoch);
 		return CTL_FAILED;
 	}
-	return now.epoch ? (int)ctl_exit_of(cluster_hand_over(&now, settled, gone, &next)) : CTL_OK;
+	if (now.epoch && !as_empty)
+		rc = cluster_keep_values(&now, lives, &next);
+	if (now.epoch && rc == 0)
+		rc = cluster_hand_over(&now, settled, gone, &next);
+	return (int)ctl_exit_of(rc);
 }
 
 /* Write `next` if the table is still that of the view: CTL_OK, with what there is then. */
@@ -576,6 +596,81 @@ static int command_apply(const struct ctl_arguments *arguments)
 	return rc;
 }
 
+/* The plan without a node, into `next`: an exit status. */
+static int plan_without(const char *name)
+{
+	static struct cluster_node left[CLUSTER_NODES];
+	unsigned at = cluster_find(&now, name);
+
+	if (at == CLUSTER_NODES) {
+		log_error("cluster", "the table of cluster %s has no node %s", now.name, name);
+		return CTL_NOT_FOUND;
+	}
+	memcpy(left, now.node, at * sizeof(left[0]));
+	memcpy(&left[at], &now.node[at + 1], (now.count - at - 1) * sizeof(left[0]));
+	return (int)ctl_exit_of(cluster_plan(&now, left, now.count - 1, &next));
+}
+
+/* Until the node has no slot, or somebody withdraws that. */
+static int await_drain(const char *name, struct etcd_answer *answer)
+{
+	static const struct cluster_txn look;
+	unsigned counts[CLUSTER_NODES];
+	int rc = CTL_OK;
+
+	while (rc == CTL_OK && !ctl_interrupted()) {
+		unsigned at = cluster_find(&now, name), goes = 0;
+
+		cluster_count(&now, counts);
+		if (at == CLUSTER_NODES || !counts[at])
+			return CTL_OK;
+		for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+			goes += now.owner[slot] == at && now.to[slot];
+		if (!goes) {
+			log_error("cluster", "node %s has %u slots that are to go nowhere: another table was applied",
+				  name, counts[at]);
+			return CTL_FAILED;
+		}
+		usleep(DRAIN_LOOK / TIME_US);
+		etcd_answer_free(answer);
+		memset(answer, 0, sizeof(*answer));
+		rc = ask_etcd(cluster_name, &look, answer);
+		if (rc == CTL_OK)
+			rc = take_table(&answer->view);
+	}
+	return rc == CTL_OK ? CTL_FAILED : rc;
+}
+
+static int command_drain(const struct ctl_arguments *arguments)
+{
+	static const struct cluster_txn look;
+	struct etcd_answer answer;
+	uint64_t revision;
+	int rc;
+
+	if (!words_is_name(cluster_name, CLUSTER_NAME_MAX))
+		return ctl_usage_error("\"%s\" is no name of a cluster", cluster_name);
+	rc = ask_etcd(cluster_name, &look, &answer);
+	if (rc != CTL_OK)
+		return rc;
+	rc = take_table(&answer.view);
+	if (rc == CTL_OK)
+		rc = plan_without(arguments->text[0]);
+	if (rc == CTL_OK)
+		rc = follow_table(&answer.view);
+	revision = answer.view.table_revision;
+	etcd_answer_free(&answer);
+	memset(&answer, 0, sizeof(answer));
+	if (rc == CTL_OK)
+		rc = write_table(revision, &answer);
+	if (rc == CTL_OK && waits)
+		rc = await_drain(arguments->text[0], &answer);
+	if (rc == CTL_OK)
+		rc = ctl_print(describe_etcd(&answer.view));
+	etcd_answer_free(&answer);
+	return rc;
+}
+
 const struct ctl_command ctl_cluster_commands[] = {
 	{"cluster make", command_make, "NODE...", "a first table of a cluster", make_options, 1, (int)CLUSTER_NODES,
 	 .local = true},
@@ -589,6 +684,8 @@ const struct ctl_command ctl_cluster_commands[] = {
 	 .local = true},
 	{"cluster apply", command_apply, "FILE", "put a table into etcd, after the one that is there", apply_options, 1,
 	 1, .local = true},
+	{"cluster drain", command_drain, "NODE", "have a node's slots go to the others, with their values",
+	 drain_options, 1, 1, .local = true},
 	{"cluster show", command_show, "", "the table in etcd, and what its nodes say", show_options, 0, 0,
 	 .local = true},
 	{NULL},

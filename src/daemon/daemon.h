@@ -499,29 +499,6 @@ int control_open(struct daemon *daemon);
 void control_close(struct daemon *daemon);
 
 /*
- * engine.c: what the nodes of a cluster agree by, between etcd and the service that has the keys. Main thread.
- */
-struct engine;
-
-/* 0 or an exit status. Nothing where none is configured. What is served begins with the loop. */
-int engine_open(struct daemon *daemon);
-/* Says that this node is out, in a second at most. The workers have ended. */
-void engine_close(struct daemon *daemon);
-
-struct engine_report {
-	const char *state, *endpoint, *reason; /* a word; why it serves nothing, or has no answer: "" */
-	uint64_t asked, lost;                  /* transactions, and those of them without an answer */
-	uint64_t heard;                        /* ns since the last answer; TIME_NEVER: there was none */
-	uint64_t left;                         /* ns that it may serve for without another one; TIME_NEVER: for ever */
-	uint64_t epoch;                        /* of the table that is served by */
-	unsigned out;                          /* nodes of the table that are */
-};
-
-bool engine_report(const struct daemon *daemon, struct engine_report *out); /* false: there is none */
-/* A turn at once, which asks the engine. Nothing where there is none. */
-void engine_look(struct daemon *daemon);
-
-/*
  * mover.c: one session, in which the keys of some slots are copied to the node that gets these. A thread of its own
  * speaks with that node, by a handle of librdmad. Main thread.
  */
@@ -566,6 +543,45 @@ void mover_done(struct mover *mover);
 /* Ends the thread, and waits for one message at most. Sealed slots stay so. NULL is fine. */
 void mover_close(struct mover *mover);
 void mover_turn(struct daemon *daemon); /* when the loop is woken: calls changed() */
+
+/*
+ * engine.c: what the nodes of a cluster agree by, between etcd and the service that has the keys. Main thread.
+ */
+struct engine;
+
+/* 0 or an exit status. Nothing where none is configured. What is served begins with the loop. */
+int engine_open(struct daemon *daemon);
+/* Says that this node is out, in a second at most. The workers have ended. */
+void engine_close(struct daemon *daemon);
+
+/* Slots that went to other nodes with their values. */
+struct engine_moves {
+	uint64_t begun, done, failed; /* sessions, with 1024 slots at most */
+	uint64_t slots, keys, bytes;  /* of those that are done */
+	uint64_t sealed, sealed_most; /* ns for which the slots were not served: of the last one, and at most */
+};
+
+/* The slots that go now. */
+struct engine_moving {
+	const char *phase, *target, *reason; /* words; why the last one failed: "" */
+	unsigned slots, wished;              /* of this session; and all that are to go yet */
+	struct mover_progress progress;
+};
+
+struct engine_report {
+	const char *state, *endpoint, *reason; /* a word; why it serves nothing, or has no answer: "" */
+	uint64_t asked, lost;                  /* transactions, and those of them without an answer */
+	uint64_t heard;                        /* ns since the last answer; TIME_NEVER: there was none */
+	uint64_t left;                         /* ns that it may serve for without another one; TIME_NEVER: for ever */
+	uint64_t epoch;                        /* of the table that is served by */
+	unsigned out;                          /* nodes of the table that are */
+	struct engine_moves moves;
+	struct engine_moving moving;
+};
+
+bool engine_report(const struct daemon *daemon, struct engine_report *out); /* false: there is none */
+/* A turn at once, which asks the engine. Nothing where there is none. */
+void engine_look(struct daemon *daemon);
 
 /*
  * status.c: the state of the daemon as JSON, from what the workers report.

@@ -18,7 +18,23 @@
 #define SETTLE_LOOK TIME_MS   /* between looks whether the workers go by a table */
 #define RETRY (100 * TIME_MS) /* of a table that could not be adopted */
 #define LEAVE_WAIT TIME_S
-#define ANSWER_PART 8u /* of a period, for one answer: a leader's change outlasts none of the others */
+#define SEAL_LONG TIME_S              /* a seal whose values are not all there then is given up */
+#define MOVE_RETRY (100 * TIME_MS)    /* behind a move that failed; doubled with each, */
+#define MOVE_RETRY_MOST (10 * TIME_S) /* to this */
+#define ANSWER_PART 8u                /* of a period, for one answer: a leader's change outlasts none of the others */
+
+/* What becomes of the slots that are given next. */
+enum phase {
+	PHASE_NONE,
+	PHASE_COPY,   /* the mover sends the keys */
+	PHASE_LOOK,   /* almost all: the engine is asked whether all is as it was */
+	PHASE_SEAL,   /* requests are held up; workers may be about some yet */
+	PHASE_FINISH, /* the mover sends what is left */
+	PHASE_COMMIT, /* the table is on the way; the slots stay sealed until its outcome is known */
+	PHASE_UNSEAL  /* it has ended: the table of now is gone by first */
+};
+
+static const char *const phases[] = {"none", "copying", "looking", "sealing", "finishing", "committing", "unsealing"};
 
 struct engine {
 	struct daemon *daemon;
@@ -39,6 +55,20 @@ struct engine {
 	enum cluster_member_state state;
 	uint64_t said[SETTING_LIST_MAX]; /* hashes of faults that were logged since the last answer */
 	unsigned saids;
+
+	char boot[CLUSTER_BOOT + 1];
+	uint64_t asked_in; /* the look behind which another node's session is decided on */
+	enum phase phase;
+	struct cluster_step step;
+	struct mover *mover;
+	unsigned slots;    /* of the step */
+	uint64_t look;     /* that PHASE_LOOK waits for */
+	uint64_t complete; /* epoch of the table that is committed */
+	uint64_t serial;   /* of the wish by which the step was looked at last */
+	uint64_t began, sealed;
+	uint64_t rest, rest_until; /* behind a failure */
+	char move_fault[160];
+	struct engine_moves moves;
 };
 
 static const char *const states[] = {[CLUSTER_LOOKING] = "looking",
@@ -116,9 +146,203 @@ static void say_state(struct engine *engine)
 }
 
 /*
- * Requests
+ * Slots that go to other nodes with their values
  */
 static void engine_turn(void *arg);
+
+static void mover_changed(void *arg)
+{
+	struct engine *engine = arg;
+
+	loop_set_timer(engine->timer, 0);
+}
+
+static void count_moved(struct engine *engine)
+{
+	struct mover_progress progress;
+
+	mover_get_progress(engine->mover, &progress);
+	engine->moves.keys += progress.keys;
+	engine->moves.bytes += progress.bytes;
+}
+
+/* It has ended, well or not: what was sealed is served again, or is another node's, when the table of now holds. */
+static void move_ends(struct engine *engine, uint64_t now, const char *fault)
+{
+	if (fault) {
+		engine->moves.failed++;
+		engine->rest = MIN(MAX(2 * engine->rest, MOVE_RETRY), MOVE_RETRY_MOST);
+		if (strcmp(engine->move_fault, fault) != 0)
+			log_warn("engine", "slots %u to node %s: %s; it is tried again", engine->slots,
+				 engine->step.target, fault);
+		mover_close(engine->mover);
+		engine->mover = NULL;
+	} else {
+		count_moved(engine);
+		engine->moves.done++;
+		engine->moves.slots += engine->slots;
+		engine->rest = 0;
+	}
+	snprintf(engine->move_fault, sizeof(engine->move_fault), "%s", fault ? fault : "");
+	engine->rest_until = now + engine->rest;
+	engine->phase = PHASE_UNSEAL;
+}
+
+static void move_begin(struct engine *engine, uint64_t now)
+{
+	const struct cluster_wish *wish = cluster_member_wish(engine->member);
+	const struct service_engine *s = &engine->settings;
+	struct mover_attr attr = {.cluster = s->cluster,
+				  .node = s->node,
+				  .boot = engine->boot,
+				  .key_file = s->key_file,
+				  .service = engine->service,
+				  .shared = engine->shared,
+				  .changed = mover_changed,
+				  .arg = engine};
+
+	if (now < engine->rest_until || !cluster_member_step(engine->member, &engine->step))
+		return;
+	attr.address = wish->table->node[cluster_find(wish->table, engine->step.target)].address[CLUSTER_NATIVE];
+	attr.epoch = wish->table->epoch;
+	memcpy(attr.slots, engine->step.slots, sizeof(attr.slots));
+	engine->slots = 0;
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		engine->slots += cluster_bit(engine->step.slots, slot);
+	engine->serial = wish->serial;
+	engine->began = now;
+	engine->sealed = 0;
+	engine->moves.begun++;
+	if (mover_open(engine->daemon, &attr, &engine->mover) != 0) {
+		engine->mover = NULL;
+		move_ends(engine, now, "it cannot begin, as the log says");
+		return;
+	}
+	engine->phase = PHASE_COPY;
+	if (!*engine->move_fault)
+		log_info("engine", "slots %u to node %s with their values: they are copied", engine->slots,
+			 engine->step.target);
+}
+
+/* Nothing was done yet that could not be given up: is it wanted as it was? */
+static const char *move_fault(struct engine *engine, uint64_t now)
+{
+	const struct cluster_wish *wish = cluster_member_wish(engine->member);
+
+	if (mover_state(engine->mover) == MOVER_ENDED)
+		return mover_reason(engine->mover);
+	if (engine->phase >= PHASE_SEAL && now - engine->sealed > SEAL_LONG)
+		return "the last changes did not come there in a second";
+	if (wish->serial == engine->serial && engine->phase != PHASE_LOOK)
+		return NULL;
+	engine->serial = wish->serial;
+	return cluster_member_holds(engine->member, &engine->step) ? NULL : "the table or that node has changed";
+}
+
+static void move_seal(struct engine *engine, uint64_t now)
+{
+	if (cluster_member_seen(engine->member) < engine->look)
+		return;
+	if (engine->service->cluster->seal(engine->shared, engine->step.slots) != 0) {
+		move_ends(engine, now, "no memory for the seal");
+		return;
+	}
+	engine->complete = cluster_member_wish(engine->member)->table->epoch + 1;
+	engine->sealed = now;
+	engine->phase = PHASE_SEAL;
+}
+
+static void move_known(struct engine *engine, uint64_t now)
+{
+	enum cluster_outcome outcome = cluster_member_outcome(engine->member);
+
+	if (outcome == CLUSTER_OPEN)
+		return;
+	if (outcome == CLUSTER_DONE)
+		mover_done(engine->mover);
+	move_ends(engine, now, outcome == CLUSTER_DONE ? NULL : "the table or a node has changed meanwhile");
+}
+
+static void move_unseal(struct engine *engine, uint64_t now)
+{
+	const struct cluster_wish *wish = cluster_member_wish(engine->member);
+	uint64_t took;
+
+	if (engine->sealed && (wish->serial != engine->told || !engine->adopted))
+		return;
+	if (engine->sealed) {
+		engine->service->cluster->seal(engine->shared, NULL);
+		took = now - engine->sealed;
+		engine->moves.sealed = took;
+		engine->moves.sealed_most = MAX(engine->moves.sealed_most, took);
+	}
+	if (engine->mover)
+		log_info("engine",
+			 "slots %u are node %s's now, with their values: in %" PRIu64 " ms, of which they were not "
+			 "served for %" PRIu64 " us",
+			 engine->slots, engine->step.target, (uint64_t)((now - engine->began) / TIME_MS),
+			 (uint64_t)((now - engine->sealed) / TIME_US));
+	mover_close(engine->mover);
+	engine->mover = NULL;
+	engine->phase = PHASE_NONE;
+}
+
+static void move_turn(struct engine *engine, uint64_t now)
+{
+	const char *fault = engine->phase > PHASE_NONE && engine->phase < PHASE_COMMIT ? move_fault(engine, now) : NULL;
+
+	if (fault)
+		move_ends(engine, now, fault);
+	if (engine->phase == PHASE_COPY && mover_state(engine->mover) == MOVER_NEAR) {
+		engine->look = cluster_member_look(engine->member);
+		engine->phase = PHASE_LOOK;
+	}
+	if (engine->phase == PHASE_LOOK)
+		move_seal(engine, now);
+	if (engine->phase == PHASE_SEAL && engine->service->cluster->settled(engine->shared)) {
+		mover_finish(engine->mover, engine->complete);
+		engine->phase = PHASE_FINISH;
+	}
+	if (engine->phase == PHASE_FINISH && mover_state(engine->mover) == MOVER_COMPLETE) {
+		engine->phase = PHASE_COMMIT;
+		cluster_member_commit(engine->member, &engine->step, engine->complete);
+	}
+	if (engine->phase == PHASE_COMMIT)
+		move_known(engine, now);
+	if (engine->phase == PHASE_UNSEAL)
+		move_unseal(engine, now);
+	if (engine->phase == PHASE_NONE)
+		move_begin(engine, now);
+}
+
+/* When it has something to do that nobody tells of. */
+static uint64_t move_due(const struct engine *engine, uint64_t now)
+{
+	if (engine->phase == PHASE_SEAL || (engine->phase == PHASE_UNSEAL && !engine->adopted))
+		return now + SETTLE_LOOK;
+	if (engine->phase == PHASE_FINISH)
+		return engine->sealed + SEAL_LONG;
+	return engine->phase == PHASE_NONE && engine->rest_until > now ? engine->rest_until : TIME_NEVER;
+}
+
+/* Another node has slots for this one. */
+static bool session_allowed(void *arg, const struct cluster_session *session, char *why, size_t size)
+{
+	const struct engine *engine = arg;
+
+	return cluster_member_allows(engine->member, session, why, size);
+}
+
+/* It asks, and the engine was looked at since; or it says that the table is there. */
+static void receive_turn(struct engine *engine)
+{
+	if (cluster_member_seen(engine->member) >= engine->asked_in)
+		engine->service->cluster->receive(engine->shared, session_allowed, engine);
+}
+
+/*
+ * Requests
+ */
 
 /* What is wrong with each endpoint is logged once, until one answers. */
 static void say_fault(struct engine *engine)
@@ -181,19 +405,24 @@ static void engine_turn(void *arg)
 	must(daemon_is_main(engine->daemon));
 	adopt_wish(engine, now);
 	tell_until(engine);
+	receive_turn(engine);
+	move_turn(engine, now);
 	ask_engine(engine, now);
 	due = cluster_member_due(engine->member);
 	if (engine->retry_at > now)
 		due = MIN(due, engine->retry_at);
 	else if (engine->told && !engine->adopted)
 		due = MIN(due, now + SETTLE_LOOK);
+	due = MIN(due, move_due(engine, now));
 	loop_set_timer(engine->timer, due == TIME_NEVER ? TIME_NEVER : due > now ? due - now : TIME_MS / 10);
 }
 
 void engine_look(struct daemon *d)
 {
-	if (d->engine)
-		loop_set_timer(d->engine->timer, 0);
+	if (!d->engine)
+		return;
+	d->engine->asked_in = cluster_member_look(d->engine->member);
+	loop_set_timer(d->engine->timer, 0);
 }
 
 /*
@@ -263,10 +492,10 @@ static int make_boot(char boot[static CLUSTER_BOOT + 1])
 static int make_member(struct engine *engine)
 {
 	const struct service_engine *s = &engine->settings;
-	char boot[CLUSTER_BOOT + 1], place[CLUSTER_BOOT + 1];
+	char place[CLUSTER_BOOT + 1];
 	struct cluster_member_attr attr = {.cluster = s->cluster,
 					   .node = s->node,
-					   .boot = boot,
+					   .boot = engine->boot,
 					   .place = place,
 					   .epoch = engine->service->cluster->served(engine->shared),
 					   .period = s->period,
@@ -277,7 +506,7 @@ static int make_member(struct engine *engine)
 	int rc = take_place(engine, place);
 
 	if (rc == 0)
-		rc = make_boot(boot);
+		rc = make_boot(engine->boot);
 	return rc == 0 ? cluster_member_new(&attr, &engine->member) : rc;
 }
 
@@ -306,6 +535,7 @@ static int make_client(struct engine *engine)
 
 static void engine_free(struct engine *engine)
 {
+	mover_close(engine->mover);
 	loop_remove(engine->timer);
 	etcd_close(engine->etcd);
 	cluster_member_free(engine->member);
@@ -368,6 +598,11 @@ void engine_close(struct daemon *d)
 	must(daemon_is_main(d));
 	if (!engine)
 		return;
+	/* Where a table is on the way, the node's key decides: it is there, or never will be, when this node is out. */
+	mover_close(engine->mover);
+	engine->mover = NULL;
+	engine->phase = PHASE_NONE;
+	engine->rest_until = TIME_NEVER;
 	cluster_member_leave(engine->member);
 	loop_set_timer(engine->timer, 0);
 	while (cluster_member_state(engine->member) != CLUSTER_LEFT &&
@@ -399,6 +634,15 @@ bool engine_report(const struct daemon *d, struct engine_report *out)
 				      .epoch = engine->adopted ? wish->table->epoch : 0};
 	if (!*out->reason)
 		out->reason = etcd_fault(engine->etcd);
+	out->moves = engine->moves;
+	out->moving = (struct engine_moving){.phase = phases[engine->phase],
+					     .target = engine->phase == PHASE_NONE ? "" : engine->step.target,
+					     .reason = engine->move_fault,
+					     .slots = engine->phase == PHASE_NONE ? 0 : engine->slots};
+	if (engine->mover)
+		mover_get_progress(engine->mover, &out->moving.progress);
+	for (unsigned slot = 0; wish->table && slot < CLUSTER_SLOTS; slot++)
+		out->moving.wished += cluster_bit(wish->slots, slot) && wish->table->to[slot];
 	for (unsigned i = 0; cluster_member_entry(engine->member, i); i++)
 		out->out += cluster_member_entry(engine->member, i)->out;
 	return true;

@@ -326,6 +326,22 @@ static json_t *engine_json(const struct daemon *d)
 	put_number(o, "heard_ms", of.heard == TIME_NEVER ? 0 : of.heard / TIME_MS);
 	put_number(o, "serves_ms", of.left == TIME_NEVER ? INT64_MAX : of.left / TIME_MS);
 	put_number(o, "nodes_out", of.out);
+	json_object_set_new(o, "moving", json_string(of.moving.phase));
+	json_object_set_new(o, "moving_to", json_string(of.moving.target));
+	json_object_set_new(o, "move_reason", printable_text(of.moving.reason));
+	put_number(o, "wished_slots", of.moving.wished);
+	put_number(o, "moving_slots", of.moving.slots);
+	put_number(o, "moving_keys", of.moving.progress.keys);
+	put_number(o, "moving_bytes", of.moving.progress.bytes);
+	put_number(o, "moving_behind", of.moving.progress.behind);
+	put_number(o, "moves_begun", of.moves.begun);
+	put_number(o, "moves_done", of.moves.done);
+	put_number(o, "moves_failed", of.moves.failed);
+	put_number(o, "moved_slots", of.moves.slots);
+	put_number(o, "moved_keys", of.moves.keys);
+	put_number(o, "moved_bytes", of.moves.bytes);
+	put_number(o, "sealed_us", of.moves.sealed / TIME_US);
+	put_number(o, "sealed_most_us", of.moves.sealed_most / TIME_US);
 	return o;
 }
 

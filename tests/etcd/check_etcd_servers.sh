@@ -72,7 +72,7 @@ epoch() { show --json | jq -r .epoch; }
 says() { "$rdmactl" --control "$dir/${nodes[$1]}.sock" status --json 2>/dev/null | jq -r ".engine.$2"; }
 # all_serve EPOCH: every node serves by that table, or a later one.
 all_serve() { show --json | jq -e --argjson epoch "$1" 'all(.nodes[]; .state == "member" and .epoch >= $epoch and .waits_for == 0)' >/dev/null; }
-apply() { "$rdmactl" cluster apply "$1" "${as[@]}" >"$dir/out" 2>"$dir/err"; }
+apply() { "$rdmactl" cluster apply --empty "$1" "${as[@]}" >"$dir/out" 2>"$dir/err"; }
 # plan WORD...: the next table of the one that is there, in $dir/next
 plan() { show --text >"$dir/now" && "$rdmactl" cluster plan "$dir/now" "$@" >"$dir/next" 2>/dev/null; }
 # change WORD...: plan and apply, until nothing is in the way of it.

@@ -1,0 +1,122 @@
+#!/bin/bash
+# check_etcd_moves.sh: slots move with their values between rdmads that agree by a real etcd, under load: a node joins, one is drained,
+# donor and target are killed in the midst, etcd is away. No key is lost but those of a node that died, and none has an old value.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+need etcd jq python3
+
+nodes=(a b c d)
+mapfile -t ports < <(python3 -c '
+import socket
+held = [socket.create_server(("127.0.0.1", 0)) for _ in range(10)]
+print(*(s.getsockname()[1] for s in held), sep="\n")')
+url=http://127.0.0.1:${ports[8]}
+pids=()
+
+start_etcd() {
+	etcd --data-dir "$dir/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" \
+		--listen-peer-urls "http://127.0.0.1:${ports[9]}" >>"$dir/etcd.log" 2>&1 &
+	etcd=$!
+	clients+=("$etcd")
+}
+
+# start NUMBER [STATE]
+start() {
+	local node=${nodes[$1]}
+	cat >"$dir/$node.conf" <<-CONF
+		listen = ["tcp://127.0.0.1:${ports[$1]}"];
+		unix_socket = "$dir/$node.rdmad";
+		control = { socket = "$dir/$node.sock"; };
+		workers = 2;
+		services = ["kv", "resp"];
+		kv = { memory = "64M"; };
+		resp = { listen = ["127.0.0.1:${ports[$1 + 4]}"]; };
+		cluster = { engine = "etcd"; endpoints = ["$url"]; name = "kv"; node = "$node"; period = "4s"; spread_after = "5s";
+			state = "$dir/$node.state"; };
+	CONF
+	"$rdmad" -c "$dir/$node.conf" >>"$dir/$node.log" 2>&1 &
+	pids[$1]=$!
+	clients+=("${pids[$1]}")
+}
+
+show() { "$rdmactl" cluster show --name kv --etcd "$url" "$@" 2>>"$dir/show.err"; }
+# of NODE MEMBER: what etcd has of a node.
+of() { show --json | jq -r --arg node "$1" ".nodes[] | select(.node == \$node).$2"; }
+# says NUMBER MEMBER: what a server says of its engine.
+says() { "$rdmactl" --control "$dir/${nodes[$1]}.sock" status --json 2>/dev/null | jq -r ".engine.$2"; }
+apply() { "$rdmactl" cluster apply "$1" --etcd "$url" >"$dir/out" 2>"$dir/err"; }
+# plan WORD...: the next table of the one that is there, in $dir/next
+plan() { show --text >"$dir/now" && "$rdmactl" cluster plan "$dir/now" "$@" >"$dir/next" 2>/dev/null; }
+# change WORD...: plan and apply, until nothing is in the way of it.
+change() {
+	changed() { plan "$@" && apply "$dir/next"; }
+	wait_for "a table after: $*" changed "$@"
+}
+
+start_etcd
+for i in 0 1 2 3; do start $i; done
+serves() { [[ $(says "$1" state) == beating ]]; }
+for i in 0 1 2 3; do wait_for "${nodes[i]} as a member" serves $i; done
+specs=()
+for i in 0 1 2 3; do specs+=("${nodes[i]}=127.0.0.1:${ports[i]},resp=127.0.0.1:${ports[i + 4]}"); done
+"$rdmactl" cluster make --name kv "${specs[@]:0:3}" >"$dir/first"
+apply "$dir/first" || fail "apply of the first table"
+first_serve() { show --json | jq -e '[.nodes[] | select(.state == "member" and .epoch >= 1)] | length == 3' >/dev/null; }
+wait_for "the first table" first_serve
+
+# Keys that are not changed: each is to be there, with its value, its time to live and its type.
+python3 "$srcdir/tests/etcd/moved.py" fill "${ports[@]:4:4}" || give_up "no keys"
+tests/cluster/history "cluster:127.0.0.1:${ports[0]},127.0.0.1:${ports[1]}" 600 4 12 2000 >"$dir/history" 2>"$dir/history.log" &
+history=$!
+clients+=("$history")
+all_there() { python3 "$srcdir/tests/etcd/moved.py" check "${ports[@]:4:4}" >"$dir/there" 2>&1; }
+all_there || { cat "$dir/there"; fail "the keys before any move"; }
+
+# moved: nothing is to go any more, and all serve by the table.
+moved() { show --json | jq -e 'all(.nodes[]; .gives == 0)' >/dev/null; }
+began=$(date +%s%N)
+change add "${specs[3]}"
+wait_for "the slots of d" moved
+echo "joined in $((($(date +%s%N) - began) / 1000000)) ms"
+[[ $(of d slots) == 4096 ]] || fail "d has $(of d slots) slots"
+all_there || { cat "$dir/there"; fail "keys behind the join"; }
+for i in 0 1 2; do
+	echo "${nodes[i]}: done $(says $i moves_done), failed $(says $i moves_failed), keys $(says $i moved_keys), sealed $(says $i sealed_most_us) us"
+	[[ $(says $i moves_done) -gt 0 ]] || fail "${nodes[i]} gave nothing"
+done
+
+# A node is drained, and goes.
+"$rdmactl" cluster drain a --wait --name kv --etcd "$url" >"$dir/out" 2>"$dir/err" || { cat "$dir/err"; fail "the drain of a"; }
+[[ $(of a slots) == 0 ]] || fail "a has slots behind its drain"
+all_there || { cat "$dir/there"; fail "keys behind the drain"; }
+"$rdmactl" cluster drain nobody --name kv --etcd "$url" 2>"$dir/err" && fail "a drain of no node"
+
+# etcd is away in the midst; all goes on when it is back.
+change add
+kill -STOP "$etcd"
+sleep 1
+kill -CONT "$etcd"
+wait_for "slots of all" moved
+all_there || { cat "$dir/there"; fail "keys behind etcd's pause"; }
+
+# A target dies in the midst, and a donor: what they had is gone, and nothing else is; no value is an old one.
+again() {
+	kill -KILL "${pids[$1]}"
+	wait "${pids[$1]}" 2>/dev/null
+	start "$1"
+	wait_for "${nodes[$1]} again" serves "$1"
+	wait_for "the end of moves behind ${nodes[$1]}'s death" moved
+	python3 "$srcdir/tests/etcd/moved.py" right "${ports[@]:4:4}" >"$dir/there" 2>&1 || { cat "$dir/there"; fail "values behind ${nodes[$1]}'s death"; }
+}
+"$rdmactl" cluster drain b --name kv --etcd "$url" >"$dir/out" 2>"$dir/err" || { cat "$dir/err"; fail "the drain of b"; }
+again 3
+change add
+again 0
+
+kill -TERM "$history"
+wait "$history" || { cat "$dir/history.log" >&2; fail "native clients saw what they must not see"; }
+cat "$dir/history"
+kill -TERM "${pids[@]}"
+wait "${pids[@]}"
+for node in "${nodes[@]}"; do grep -E '^error|ERROR|Sanitizer' "$dir/$node.log" && fail "$node's log"; done
+conclude

@@ -1,0 +1,66 @@
+"""moved.py fill|check|right PORT... : keys of several lengths, types and times to live on several servers, by Redis's protocol; and whether
+each is still there as it was, at the server that has it now; `right`: or is not there. Exit status 1: one is not, which is printed."""
+import socket
+import sys
+import time
+
+COUNT = 3000
+
+
+class Servers:
+    def __init__(self, ports):
+        self.files = []
+        for port in ports:
+            connection = socket.create_connection(("127.0.0.1", port), 10)
+            self.files.append((connection, connection.makefile("rb")))
+
+    def once(self, at, words):
+        connection, file = self.files[at]
+        connection.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+        line = file.readline().strip()
+        if line[:1] == b"$" and line != b"$-1":
+            return file.read(int(line[1:]) + 2)[:-2]
+        return line
+
+    def ask(self, *words):
+        """The answer of the server that has the key, which there may be none for a moment."""
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            for at in range(len(self.files)):
+                answer = self.once(at, words)
+                if not answer.startswith((b"-MOVED", b"-CLUSTERDOWN", b"-TRYAGAIN", b"-ERR", b"-LOADING")):
+                    return answer
+            time.sleep(0.002)
+        return answer
+
+
+def value(number):
+    return b"%d " % number * (1 + number % 7 * 40)
+
+
+def main():
+    servers = Servers([int(port) for port in sys.argv[2:]])
+    wrong = 0
+    for number in range(COUNT):
+        key = b"moved%d" % number
+        kind = number % 3
+        if sys.argv[1] == "fill":
+            words = ((b"SET", key, value(number)), (b"SET", key, value(number), b"EX", b"5000"),
+                     (b"HSET", key, b"field", value(number)))[kind]
+            answer = servers.ask(*words)
+            good = answer in (b"+OK", b":1")
+        else:
+            answer = servers.ask(*((b"HGET", key, b"field") if kind == 2 else (b"GET", key)))
+            good = answer == value(number)
+            if sys.argv[1] == "right" and answer == b"$-1":
+                continue
+            if good and kind < 2:
+                answer = servers.ask(b"TTL", key)
+                good = answer == b":-1" if kind == 0 else 1000 < int(answer[1:]) <= 5000
+        if not good:
+            wrong += 1
+            print(key.decode(), "answers", answer[:60])
+    return 1 if wrong else 0
+
+
+sys.exit(main())
