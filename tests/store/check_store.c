@@ -638,6 +638,37 @@ START_TEST(test_scan_one_tag)
 		index_scan(&x, &cursor, see_link, count);
 	} while (cursor.place || cursor.skip);
 	for (uint32_t link = 1; link <= 300; link++)
+		ck_assert(count[link] == 1 || count[link] == 2); /* twice where a page ended between links of its tag */
+	index_fini(&x);
+}
+END_TEST
+
+/* What came is removed before the next page: none of the same tag is passed over. */
+START_TEST(test_scan_one_tag_removed)
+{
+	struct index_cursor cursor = {0};
+	unsigned count[301] = {0};
+	struct lock lock = {0};
+	struct index x;
+	struct slot slot;
+
+	ck_assert_int_eq(index_init(&x), 0);
+	lock_take(&lock, LOCK_STRIPE);
+	for (uint32_t link = 1; link <= 8; link++)
+		ck_assert_int_eq(index_insert(&x, link <= 4 ? 0 : UINT32_MAX, link), 0);
+	count[0] = 6;
+	index_scan(&x, &cursor, see_link, count);
+	for (uint32_t link = 1; link <= 8; link++)
+		if (count[link]) {
+			ck_assert(index_find_link(&x, link <= 4 ? 0 : UINT32_MAX, link, &slot));
+			index_remove(&x, slot);
+		}
+	lock_give(&lock, LOCK_STRIPE);
+	while (cursor.place || cursor.skip) {
+		count[0] = 6;
+		index_scan(&x, &cursor, see_link, count);
+	}
+	for (uint32_t link = 1; link <= 8; link++)
 		ck_assert_uint_eq(count[link], 1);
 	index_fini(&x);
 }
@@ -842,6 +873,7 @@ static TCase *operations_case(void)
 	tcase_add_test(tc, test_scan_any_cursor);
 	tcase_add_loop_test(tc, test_scan_pages, 1, 9);
 	tcase_add_loop_test(tc, test_scan_one_tag, 0, 6);
+	tcase_add_test(tc, test_scan_one_tag_removed);
 	tcase_add_test(tc, test_full_arena);
 	tcase_add_test(tc, test_stats);
 	tcase_add_test(tc, test_one_read_is_one_hit);
