@@ -209,7 +209,7 @@ def read_table(text):
             epoch = int(words[1])
         elif words[0] == "shard":
             for part in words[3:]:
-                if part == "from":
+                if not part[0].isdigit():  # from, to, moved
                     break
                 first, _, last = part.partition("-")
                 for slot in range(int(first), int(last or first) + 1):
