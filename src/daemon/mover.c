@@ -21,7 +21,8 @@
 #define BEGIN_TIME (10 * TIME_S) /* for which a session is asked for */
 #define ASK_FIRST (2 * TIME_MS)  /* the pause between two tries, doubled */
 #define ASK_LAST (64 * TIME_MS)
-#define TURN_US 1000u /* without anything to do */
+#define TURN_US 1000u  /* without anything to do */
+#define DONE_TURNS 20u /* for which the answer to the last request is waited for */
 #define CONNECT_US 2000000u
 #define KEEP (3 * TIME_S) /* without a request: the session is not to be idle */
 
@@ -118,8 +119,7 @@ static void move_answered(void *arg, int status, const void *value, size_t value
 
 	m->answered = true;
 	m->status = status;
-	m->reason[0] = '\0';
-	if (status == -EAGAIN)
+	if (status == -EAGAIN && !m->failed)
 		snprintf(m->reason, sizeof(m->reason), "%.*s", (int)value_len, (const char *)value);
 }
 
@@ -129,6 +129,8 @@ static int move_ask(struct mover *m, enum wire_move_kind kind, const void *body,
 	int rc;
 
 	m->answered = false;
+	if (!m->failed)
+		m->reason[0] = '\0'; /* of a begin before it */
 	while ((rc = client_move(m->kv, kind, body, length, move_answered, m)) == -EAGAIN && !atomic_load(&m->stop))
 		if (kv_progress(m->kv, TURN_US) < 0)
 			return -ECONNABORTED;
@@ -150,7 +152,7 @@ static int source_begin(struct mover *m)
 /* Until the other node takes the session. */
 static int session_begin(struct mover *m)
 {
-	uint64_t until = time_now() + BEGIN_TIME, pause = ASK_FIRST, next;
+	uint64_t until = time_now() + BEGIN_TIME, pause = ASK_FIRST, now, next;
 	int rc;
 
 	do {
@@ -162,8 +164,8 @@ static int session_begin(struct mover *m)
 		if (rc != -EAGAIN)
 			break;
 		next = time_now() + pause;
-		while (time_now() < next && !atomic_load(&m->stop))
-			if (kv_progress(m->kv, (next - time_now()) / TIME_US + 1) < 0)
+		while ((now = time_now()) < next && !atomic_load(&m->stop))
+			if (kv_progress(m->kv, (next - now) / TIME_US + 1) < 0)
 				return mover_fail(m, -ECONNABORTED, "the connection ended", rdmad_error());
 		pause = MIN(2 * pause, ASK_LAST);
 	} while (time_now() < until && !atomic_load(&m->stop));
@@ -314,21 +316,21 @@ static int copy_items(struct mover *m)
 	return -ECANCELED;
 }
 
-/* The other node has all: it is told when the table is there. */
+/* The other node has all: it is told when the table is there, also where the mover is closed right behind that. */
 static void stay_complete(struct mover *m)
 {
 	struct wire_move done = m->begin.move;
-	bool told = false;
 
-	done.epoch = done.version = 0;
-	while (!atomic_load(&m->stop) && !told) {
-		if (atomic_load(&m->done)) {
-			move_ask(m, WIRE_MOVE_DONE, &done, sizeof(done));
-			told = true;
-		} else if (kv_progress(m->kv, 10 * TURN_US) < 0) {
+	while (!atomic_load(&m->stop) && !atomic_load(&m->done))
+		if (kv_progress(m->kv, TURN_US) < 0)
 			return;
-		}
-	}
+	done.epoch = done.version = 0;
+	m->answered = false;
+	if (!atomic_load(&m->done) || client_move(m->kv, WIRE_MOVE_DONE, &done, sizeof(done), move_answered, m) != 0)
+		return;
+	for (unsigned i = 0; i < DONE_TURNS && !m->answered; i++)
+		if (kv_progress(m->kv, TURN_US) < 0)
+			return;
 }
 
 static void mover_free(struct mover *m)

@@ -436,6 +436,27 @@ START_TEST(test_complete_stays)
 }
 END_TEST
 
+/* It is closed as soon as the table is there: the receiver is told nevertheless. */
+START_TEST(test_done_is_told)
+{
+	uint64_t before;
+
+	open_both("tcp");
+	fill(2000);
+	open_mover();
+	await_state(MOVER_NEAR);
+	mover_finish(mover, next.epoch);
+	await_state(MOVER_COMPLETE);
+	before = services_count(&server.services, "kv_moves");
+	usleep(5000); /* it waits */
+	mover_done(mover);
+	mover_close(mover);
+	mover = NULL;
+	ck_assert_uint_eq(services_count(&server.services, "kv_moves"), before + 1);
+	close_both();
+}
+END_TEST
+
 /*
  * Requests that a mover does not make
  */
@@ -549,6 +570,58 @@ START_TEST(test_hostile_requests)
 }
 END_TEST
 
+/* The session has ended, and the slot is the receiver's: what its connection deletes then is another one's value. */
+START_TEST(test_late_delete)
+{
+	struct wire_move_begin begin;
+	struct answer a, late = {0};
+	void *kv, *client;
+
+	open_both("tcp");
+	begin = a_begin("p", 1);
+	kv = open_kv(NULL, NULL);
+	client = open_kv(NULL, NULL);
+	ck_assert_int_eq(begin_until(kv, &begin, &a), 0);
+	ck_assert_int_eq(put_one(kv, "b"), 0);
+	if (_i) /* it has given the session up itself */
+		ck_assert_int_eq(ask_move(kv, WIRE_MOVE_END, &begin, sizeof(begin.move), &a), 0);
+	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &next, all), 0);
+	await_swept();
+	TURN_UNTIL(kv_cluster_settled(receiver_kv(), NULL));
+	ck_assert_int_eq(kv_set_bytes(client, "b", 1, "w", 1), 0);
+	ck_assert_int_eq(await_answer(kv, kv_submit_delete(kv, "b", 1, take_answer, &late), &late), -ESTALE);
+	ck_assert_uint_eq(count_keys(server.services.store).here, 1);
+	ck_assert_int_eq(kv_delete(client, "b", 1), 1);
+	kv_close(client);
+	kv_close(kv);
+	close_both();
+}
+END_TEST
+
+/* A begin that keeps the session from being idle comes while the workers are told of another table. */
+START_TEST(test_keeps_amid_table)
+{
+	struct wire_move_begin begin;
+	struct answer a;
+	void *kv;
+
+	open_both("tcp");
+	begin = a_begin("p", 1);
+	kv = open_kv(NULL, NULL);
+	ck_assert_int_eq(begin_until(kv, &begin, &a), 0);
+	table.epoch++;
+	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &table, all), 0);
+	kv_moves_tick(receiver_kv()->cluster, time_now()); /* they are not all through */
+	a = (struct answer){0};
+	ck_assert_int_eq(client_move(kv, WIRE_MOVE_BEGIN, &begin, sizeof(begin), take_answer, &a), 0);
+	while (!a.there)
+		ck_assert_int_ge(kv_progress(kv, 1000), 0);
+	ck_assert_msg(a.status == 0, "%d: %s", a.status, a.text);
+	kv_close(kv);
+	close_both();
+}
+END_TEST
+
 /* A slot is sealed: a request waits, and is carried out where the seal is taken away, or answered in 100 ms. */
 START_TEST(test_seal_holds)
 {
@@ -598,7 +671,10 @@ int main(void)
 	tcase_add_test(tc, test_receiver_dies);
 	tcase_add_test(tc, test_withdrawn_wish_sweeps);
 	tcase_add_test(tc, test_complete_stays);
+	tcase_add_test(tc, test_done_is_told);
 	tcase_add_test(tc, test_hostile_requests);
+	tcase_add_loop_test(tc, test_late_delete, 0, 2);
+	tcase_add_test(tc, test_keeps_amid_table);
 	tcase_add_loop_test(tc, test_seal_holds, 0, 2);
 	return suite_run(suite);
 }

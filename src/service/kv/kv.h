@@ -221,7 +221,7 @@ struct kv_agent {
 	const struct fabric_region *arena; /* NULL: large values are not offered here */
 	uint64_t push_max;                 /* as granted */
 	uint16_t owner;                    /* the store's, of its client; 0: that has no limit */
-	uint64_t session;                  /* number of the one that is its connection's; 0: none is */
+	uint64_t session;                  /* of move.c: the number of its connection's; 0: it never had one */
 	struct list sets;                  /* transfers that are KV_TRANSFER_READING */
 	struct list finished;              /* transfers that are KV_TRANSFER_WAITING */
 	unsigned beside;                   /* what the next request must look at: bits of enum kv_beside */
@@ -422,6 +422,7 @@ void kv_moves_report(const struct kv_cluster *cluster, struct service_report *re
 
 /* Whether a session of this connection takes the slot. Its worker; also for what lasts longer than a turn. */
 bool kv_move_takes(const struct kv_agent *agent, unsigned slot);
+#define KV_SESSION_PAST UINT64_MAX /* it has none any more */
 /* Whether the request is one of them: an item, or a deletion. Its worker. */
 bool kv_move_writes(const struct kv_agent *agent, const struct wire_record *request, const char *body, unsigned slot);
 /* It was carried out, so many bytes. */

@@ -332,8 +332,10 @@ bool kv_move_writes(const struct kv_agent *agent, const struct wire_record *requ
 		memcpy(&put, body + sizeof(struct wire_remote), sizeof(put));
 	if (request->op != WIRE_OP_DELETE && !(put.flags & WIRE_PUT_ITEM))
 		return false;
+	if (!kv_move_takes(agent, slot))
+		return false;
 	atomic_store_explicit(&moves_of(agent)->used, kv_now(agent->thread), memory_order_relaxed);
-	return kv_move_takes(agent, slot);
+	return true;
 }
 
 void kv_move_wrote(const struct kv_agent *agent, uint64_t bytes)
@@ -355,7 +357,7 @@ static void session_leave(struct kv_agent *agent, bool gone)
 	if (gone && m->number == agent->session)
 		m->gone = true;
 	pthread_mutex_unlock(&m->lock);
-	agent->session = 0;
+	agent->session = KV_SESSION_PAST;
 }
 
 void kv_move_closed(struct kv_agent *agent)
@@ -388,7 +390,7 @@ static enum wire_status session_take(struct kv_moves *m, struct kv_agent *agent,
 {
 	if (m->bound && agent->session != m->number)
 		return WIRE_STALE;
-	if (!m->open) {
+	if (!m->open && !m->bound) {
 		snprintf(why, size, "the workers are told");
 		return WIRE_BUSY;
 	}
@@ -472,8 +474,8 @@ static int move_complete(struct kv_agent *agent, const struct wire_move *move, e
 		}
 	}
 	pthread_mutex_unlock(&m->lock);
-	if (rc == 0)
-		agent->session = 0; /* it takes nothing any more */
+	if (rc == 0 && agent->session)
+		agent->session = KV_SESSION_PAST; /* it takes nothing any more */
 	return rc;
 }
 

@@ -258,6 +258,9 @@ int kv_serve_delete(struct conn *conn, struct kv_agent *agent, const struct wire
 
 	if (of_version && version == 0)
 		return -EPROTO;
+	/* Late, of a session that has ended: the slot may be this server's meanwhile, with newer values. */
+	if (unlikely(agent->session) && !kv_move_takes(agent, cluster_slot(body + head, request->length - head)))
+		return kv_answer_result(conn, agent, request, reply, -ESTALE, NULL, 0, 0);
 	rc = store_delete(agent->thread->store, body + head, request->length - head, version, kv_now(agent->thread));
 	if (kv_write_waits(conn, agent, rc))
 		return -EAGAIN;
