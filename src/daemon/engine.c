@@ -67,7 +67,7 @@ struct engine {
 	uint64_t serial;   /* of the wish by which the step was looked at last */
 	uint64_t began, sealed;
 	uint64_t rest, rest_until; /* behind a failure */
-	char move_fault[160];
+	char move_fault[256];      /* as long as a mover's reason: it is logged once */
 	struct engine_moves moves;
 };
 
@@ -175,8 +175,6 @@ static void move_ends(struct engine *engine, uint64_t now, const char *fault)
 		if (strcmp(engine->move_fault, fault) != 0)
 			log_warn("engine", "slots %u to node %s: %s; it is tried again", engine->slots,
 				 engine->step.target, fault);
-		mover_close(engine->mover);
-		engine->mover = NULL;
 	} else {
 		count_moved(engine);
 		engine->moves.done++;
@@ -184,6 +182,10 @@ static void move_ends(struct engine *engine, uint64_t now, const char *fault)
 		engine->rest = 0;
 	}
 	snprintf(engine->move_fault, sizeof(engine->move_fault), "%s", fault ? fault : "");
+	if (fault) { /* perhaps the mover's text */
+		mover_close(engine->mover);
+		engine->mover = NULL;
+	}
 	engine->rest_until = now + engine->rest;
 	engine->phase = PHASE_UNSEAL;
 }
