@@ -574,12 +574,18 @@ bool cluster_member_commit(struct cluster_member *m, const struct cluster_step *
 	return true;
 }
 
+/* There is one to send. Where what the engine has is refused, no answer says what became of it. */
+static bool commit_goes(const struct cluster_member *m)
+{
+	return m->commit.outcome == CLUSTER_OPEN && m->state != CLUSTER_REFUSED;
+}
+
 /* It holds only while both nodes are as they were seen last. */
 static bool next_commit(struct cluster_member *m, uint64_t now, struct cluster_txn *txn)
 {
 	const struct cluster_entry *target = &m->seen[cluster_find(&m->table, m->commit.target)];
 
-	if (m->commit.outcome != CLUSTER_OPEN || now < m->patience)
+	if (!commit_goes(m) || now < m->patience)
 		return false;
 	txn->compares = 3;
 	txn->compare[0].revision = m->commit.table_revision;
@@ -594,7 +600,7 @@ static bool next_commit(struct cluster_member *m, uint64_t now, struct cluster_t
 
 uint64_t cluster_member_due(const struct cluster_member *m)
 {
-	bool open = m->commit.outcome == CLUSTER_OPEN;
+	bool open = commit_goes(m);
 	uint64_t due = MIN(m->next, open || m->looks != m->looks_sent ? m->patience : TIME_NEVER);
 
 	return m->waits || is_over(m) ? TIME_NEVER : open ? due : MIN(due, m->next_other);
@@ -612,7 +618,7 @@ bool cluster_member_next(struct cluster_member *m, uint64_t now, struct cluster_
 		/* and nothing else until its outcome is known */
 	} else if (m->looks != m->looks_sent && now >= m->patience) {
 		/* only a look */
-	} else if (now >= m->next_other && m->commit.outcome != CLUSTER_OPEN) {
+	} else if (now >= m->next_other && !commit_goes(m)) {
 		m->next_other = now + part_of(m, 12);
 		/* Only one that beats itself can say that it would have heard others. */
 		if (m->state != CLUSTER_BEATING || m->fence <= now || m->self == CLUSTER_NODES)

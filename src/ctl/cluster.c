@@ -11,6 +11,7 @@
 
 #define ETCD_TIMEOUT (5 * TIME_S)  /* of each endpoint */
 #define DRAIN_LOOK (500 * TIME_MS) /* between looks whether a node is empty */
+#define DRAIN_STILL (30 * TIME_S)  /* without a slot that went, until that is said */
 
 static const char *cluster_name = "rdmad", *table_file, *etcd_urls, *etcd_user, *etcd_password_file;
 static uint64_t resp_port, metrics_port;
@@ -461,6 +462,20 @@ static const char *state_of(const struct cluster_entry *entry)
 	return !entry || !entry->revision ? "absent" : entry->out ? "out" : !*entry->boot ? "unknown" : "member";
 }
 
+/* A node of `now` that may give slots and get them. */
+static bool is_member(const struct cluster_view *view, unsigned node)
+{
+	const struct cluster_entry *entry = cluster_view_find(view, now.node[node].name);
+
+	return entry && *entry->boot && !entry->out;
+}
+
+static int fail_no_table(const char *name)
+{
+	log_error("cluster", "etcd has no table of cluster %s: rdmactl cluster apply puts one there", name);
+	return CTL_NOT_FOUND;
+}
+
 /* What there is in etcd: the table, and what each node of it says. */
 static json_t *describe_etcd(const struct cluster_view *view)
 {
@@ -502,11 +517,8 @@ static int command_show(const struct ctl_arguments *arguments)
 	if (rc != CTL_OK)
 		return rc;
 	rc = take_table(&answer.view);
-	if (rc == CTL_OK && !now.epoch) {
-		log_error("cluster", "etcd has no table of cluster %s: rdmactl cluster apply puts one there",
-			  cluster_name);
-		rc = CTL_NOT_FOUND;
-	}
+	if (rc == CTL_OK && !now.epoch)
+		rc = fail_no_table(cluster_name);
 	if (rc == CTL_OK && as_text)
 		fputs(answer.view.table, stdout);
 	else if (rc == CTL_OK)
@@ -522,10 +534,8 @@ static int follow_table(const struct cluster_view *view)
 	int rc = 0;
 
 	for (unsigned i = 0; i < now.count; i++) {
-		const struct cluster_entry *entry = cluster_view_find(view, now.node[i].name);
-
-		settled[i] = cluster_entry_settled(entry, now.epoch);
-		lives[i] = entry && *entry->boot && !entry->out;
+		settled[i] = cluster_entry_settled(cluster_view_find(view, now.node[i].name), now.epoch);
+		lives[i] = is_member(view, i);
 	}
 	if (now.epoch && next.epoch <= now.epoch) {
 		log_error("cluster",
@@ -585,7 +595,7 @@ static int command_apply(const struct ctl_arguments *arguments)
 		etcd_answer_free(&answer);
 		rc = write_table(revision, &answer);
 	}
-	json = now.epoch ? describe_etcd(&answer.view) : NULL;
+	json = now.epoch && answer.view.table_revision ? describe_etcd(&answer.view) : NULL;
 	etcd_answer_free(&answer);
 	if (json && rc == CTL_OK)
 		return ctl_print(json);
@@ -596,32 +606,71 @@ static int command_apply(const struct ctl_arguments *arguments)
 	return rc;
 }
 
-/* The plan without a node, into `next`: an exit status. */
-static int plan_without(const char *name)
+/* The plan without a node, into `next`: an exit status. Nodes that are empty and away, or are being drained, get
+ * nothing either; all stay listed. */
+static int plan_without(const char *name, const struct cluster_view *view)
 {
 	static struct cluster_node left[CLUSTER_NODES];
-	unsigned at = cluster_find(&now, name);
+	unsigned at = cluster_find(&now, name), has[CLUSTER_NODES], keeps[CLUSTER_NODES] = {0}, count = 0, others = 0;
+	int rc;
 
+	if (!now.epoch)
+		return fail_no_table(cluster_name);
 	if (at == CLUSTER_NODES) {
 		log_error("cluster", "the table of cluster %s has no node %s", now.name, name);
 		return CTL_NOT_FOUND;
 	}
-	memcpy(left, now.node, at * sizeof(left[0]));
-	memcpy(&left[at], &now.node[at + 1], (now.count - at - 1) * sizeof(left[0]));
-	return (int)ctl_exit_of(cluster_plan(&now, left, now.count - 1, &next));
+	cluster_count(&now, has);
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+		unsigned owner = now.to[slot] ? now.to[slot] - 1u : now.owner[slot];
+
+		if (owner != CLUSTER_ABSENT)
+			keeps[owner]++;
+	}
+	for (unsigned i = 0; i < now.count; i++) {
+		if (i == at || (!keeps[i] && (has[i] || !is_member(view, i))))
+			continue;
+		others += is_member(view, i);
+		left[count++] = now.node[i];
+	}
+	if (!others) {
+		log_error("cluster", "no other node is a member that could get the slots of node %s", name);
+		return CTL_FAILED;
+	}
+	rc = cluster_plan(&now, left, count, &next);
+	for (unsigned i = 0; i < now.count && rc == 0; i++)
+		if (cluster_find(&next, now.node[i].name) == CLUSTER_NODES)
+			rc = cluster_add(&next, &now.node[i]);
+	return (int)ctl_exit_of(rc);
 }
 
-/* Until the node has no slot, or somebody withdraws that. */
+/* Why no slot of the node can go; NULL: some can. */
+static const char *drain_fault(const struct cluster_view *view, unsigned node)
+{
+	if (!is_member(view, node))
+		return "it is no member";
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		if (now.owner[slot] == node && now.to[slot] && is_member(view, now.to[slot] - 1u))
+			return NULL;
+	return "no node that is to get them is a member";
+}
+
+/* Until the node has no slot, or somebody withdraws that, or none can go. */
 static int await_drain(const char *name, struct etcd_answer *answer)
 {
 	static const struct cluster_txn look;
-	unsigned counts[CLUSTER_NODES];
+	unsigned counts[CLUSTER_NODES], last = CLUSTER_SLOTS + 1;
+	uint64_t went = 0, able = time_now();
 	int rc = CTL_OK;
 
 	while (rc == CTL_OK && !ctl_interrupted()) {
 		unsigned at = cluster_find(&now, name), goes = 0;
+		uint64_t time = time_now();
+		const char *fault;
 
 		cluster_count(&now, counts);
+		if (!now.epoch)
+			return fail_no_table(cluster_name);
 		if (at == CLUSTER_NODES || !counts[at])
 			return CTL_OK;
 		for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
@@ -631,9 +680,25 @@ static int await_drain(const char *name, struct etcd_answer *answer)
 				  name, counts[at]);
 			return CTL_FAILED;
 		}
+		fault = drain_fault(&answer->view, at);
+		able = fault ? able : time;
+		went = goes == last ? went : time;
+		last = goes;
+		if (time - able > DRAIN_STILL) {
+			log_error("cluster",
+				  "node %s has %u slots that cannot go: %s, see rdmactl cluster show; they go when it "
+				  "is there again, or apply another table",
+				  name, counts[at], fault);
+			return CTL_FAILED;
+		}
+		if (time - went > DRAIN_STILL) {
+			ctl_say("%s: no slot of node %s went in %u s, %u are left: move_reason of rdmactl status there "
+				"may say why",
+				ctl_command_name(), name, (unsigned)(DRAIN_STILL / TIME_S), goes);
+			went = time;
+		}
 		usleep(DRAIN_LOOK / TIME_US);
 		etcd_answer_free(answer);
-		memset(answer, 0, sizeof(*answer));
 		rc = ask_etcd(cluster_name, &look, answer);
 		if (rc == CTL_OK)
 			rc = take_table(&answer->view);
@@ -655,12 +720,11 @@ static int command_drain(const struct ctl_arguments *arguments)
 		return rc;
 	rc = take_table(&answer.view);
 	if (rc == CTL_OK)
-		rc = plan_without(arguments->text[0]);
+		rc = plan_without(arguments->text[0], &answer.view);
 	if (rc == CTL_OK)
 		rc = follow_table(&answer.view);
 	revision = answer.view.table_revision;
 	etcd_answer_free(&answer);
-	memset(&answer, 0, sizeof(answer));
 	if (rc == CTL_OK)
 		rc = write_table(revision, &answer);
 	if (rc == CTL_OK && waits)

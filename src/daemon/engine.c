@@ -67,7 +67,7 @@ struct engine {
 	uint64_t serial;   /* of the wish by which the step was looked at last */
 	uint64_t began, sealed;
 	uint64_t rest, rest_until; /* behind a failure */
-	char move_fault[160];
+	char move_fault[256];      /* as long as a mover's reason: it is logged once */
 	struct engine_moves moves;
 };
 
@@ -182,7 +182,7 @@ static void move_ends(struct engine *engine, uint64_t now, const char *fault)
 		engine->rest = 0;
 	}
 	snprintf(engine->move_fault, sizeof(engine->move_fault), "%s", fault ? fault : "");
-	if (fault) { /* which may be the mover's */
+	if (fault) { /* perhaps the mover's text */
 		mover_close(engine->mover);
 		engine->mover = NULL;
 	}
@@ -235,8 +235,8 @@ static const char *move_fault(struct engine *engine, uint64_t now)
 		return mover_reason(engine->mover);
 	if (engine->phase >= PHASE_SEAL && now - engine->sealed > SEAL_LONG)
 		return "the last changes did not come there in a second";
-	if (wish->serial == engine->serial && engine->phase != PHASE_LOOK)
-		return NULL;
+	if (wish->serial == engine->serial && engine->phase > PHASE_LOOK)
+		return NULL; /* the commit compares the nodes' keys */
 	engine->serial = wish->serial;
 	return cluster_member_holds(engine->member, &engine->step) ? NULL : "the table or that node has changed";
 }
@@ -619,6 +619,7 @@ bool engine_report(const struct daemon *d, struct engine_report *out)
 	const struct engine *engine = d->engine;
 	const struct cluster_wish *wish;
 	uint64_t now = time_boot(), until;
+	unsigned away = 0;
 
 	if (!engine)
 		return false;
@@ -643,8 +644,17 @@ bool engine_report(const struct daemon *d, struct engine_report *out)
 					     .slots = engine->phase == PHASE_NONE ? 0 : engine->slots};
 	if (engine->mover)
 		mover_get_progress(engine->mover, &out->moving.progress);
-	for (unsigned slot = 0; wish->table && slot < CLUSTER_SLOTS; slot++)
-		out->moving.wished += cluster_bit(wish->slots, slot) && wish->table->to[slot];
+	for (unsigned slot = 0; wish->table && slot < CLUSTER_SLOTS; slot++) {
+		const struct cluster_entry *target;
+
+		if (!cluster_bit(wish->slots, slot) || !wish->table->to[slot])
+			continue;
+		target = cluster_member_entry(engine->member, wish->table->to[slot] - 1u);
+		away += !target || !*target->boot || target->out;
+		out->moving.wished++;
+	}
+	if (away && away == out->moving.wished && engine->phase == PHASE_NONE)
+		out->moving.reason = "no node that is to get slots is a member: rdmactl cluster show";
 	for (unsigned i = 0; cluster_member_entry(engine->member, i); i++)
 		out->out += cluster_member_entry(engine->member, i)->out;
 	return true;

@@ -171,7 +171,10 @@ static int session_begin(struct mover *m)
 	} while (time_now() < until && !atomic_load(&m->stop));
 	if (rc == -EAGAIN)
 		return rc; /* the reason is the other node's */
-	return rc == 0 ? 0 : mover_fail(m, rc, "it does not take the slots", rdmad_error());
+	return rc == 0 ? 0
+		       : mover_fail(m, rc, "it does not take the slots",
+				    rc == -EACCES ? "cluster.key_file here is to have a key with the right move there"
+						  : rdmad_error());
 }
 
 static int session_complete(struct mover *m, uint64_t epoch)

@@ -693,6 +693,70 @@ START_TEST(test_entry)
 }
 END_TEST
 
+/* The engine's answer to what the member asks now: it has `table_text`, and both nodes. */
+static void answer_member(struct cluster_member *member, uint64_t now, const char *table_text)
+{
+	static uint64_t revision = 10;
+	struct cluster_entry entries[] = {{"a", 0, "a1", "-", 1, 0, TIME_S, false, false},
+					  {"b", 7, "b1", "-", 1, 1, TIME_S, false, false}};
+	struct cluster_view view = {.revision = ++revision,
+				    .table_revision = table_text ? 5 + strlen(table_text) : 0,
+				    .table = table_text,
+				    .table_length = table_text ? strlen(table_text) : 0,
+				    .member = entries,
+				    .members = 2};
+
+	entries[0].revision = revision;
+	cluster_member_answer(member, now, &view);
+}
+
+/* What becomes of a commit cannot be known while the engine's table is none: it is not sent again and again then. */
+START_TEST(test_commit_refused)
+{
+	static const char first[] =
+		"rdmad-cluster 1\nname kv\nepoch 1\nnode a h1\nnode b h2\nshard a a 0-16383 to b 0-9\n",
+			  other[] = "rdmad-cluster 1\nname kv\nepoch 3\nnode a h1\nnode b h2\nshard a a 0-16383\n";
+	struct cluster_member_attr attr = {.cluster = "kv",
+					   .node = "a",
+					   .boot = "a1",
+					   .place = "-",
+					   .period = TIME_S,
+					   .serves = CLUSTER_SERVES,
+					   .silence = CLUSTER_SILENCE};
+	struct cluster_step step = {.target = ""};
+	struct cluster_member *member;
+	struct cluster_txn txn;
+	uint64_t now = 100 * TIME_S;
+
+	ck_assert_int_eq(cluster_member_new(&attr, &member), 0);
+	ck_assert(cluster_member_next(member, now, &txn));
+	answer_member(member, now, first);
+	cluster_member_adopted(member, cluster_member_wish(member)->serial);
+	ck_assert(cluster_member_next(member, now, &txn)); /* a beat */
+	answer_member(member, now, first);
+	ck_assert(cluster_member_step(member, &step));
+	ck_assert_str_eq(step.target, "b");
+	ck_assert(cluster_member_commit(member, &step, 2));
+	ck_assert(cluster_member_next(member, now, &txn));
+	ck_assert_uint_eq(txn.compares, 3);
+	answer_member(member, now, NULL);
+	ck_assert_int_eq(cluster_member_state(member), CLUSTER_REFUSED);
+	ck_assert_int_eq(cluster_member_outcome(member), CLUSTER_OPEN);
+	while (cluster_member_due(member) <= now) { /* what else there is */
+		if (cluster_member_next(member, now, &txn)) {
+			ck_assert_uint_ne(txn.compares, 3);
+			answer_member(member, now, NULL);
+		}
+		ck_assert_msg((now += TIME_MS) < 101 * TIME_S, "it never waits");
+	}
+	now += TIME_S;
+	ck_assert(cluster_member_next(member, now, &txn));
+	answer_member(member, now, other);
+	ck_assert_int_eq(cluster_member_outcome(member), CLUSTER_NOT_DONE);
+	cluster_member_free(member);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("cluster");
@@ -709,6 +773,7 @@ int main(void)
 	tcase_add_test(c, test_moves_random);
 	tcase_add_test(c, test_spread);
 	tcase_add_test(c, test_entry);
+	tcase_add_test(c, test_commit_refused);
 	tcase_add_test(c, test_plan_growth);
 	tcase_add_test(c, test_plan_full);
 	tcase_add_test(c, test_plan_random);

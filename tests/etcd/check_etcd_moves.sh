@@ -3,7 +3,7 @@
 # donor and target are killed in the midst, etcd is away. No key is lost but those of a node that died, and none has an old value.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-need etcd jq python3
+need etcd etcdctl jq python3
 
 nodes=(a b c d)
 mapfile -t ports < <(python3 -c '
@@ -54,6 +54,34 @@ change() {
 }
 
 start_etcd
+put_key() { etcdctl --endpoints "$url" put "/rdmad/$1" "$2" >/dev/null 2>"$dir/err"; }
+wait_for "etcd" put_key begin 1
+
+# Drains of a cluster without servers, whose members' keys are written here: what is planned, and what cannot be.
+# member NODE [out]
+member() { put_key "still/member/$1" "rdmad-member 1 boot $1 place - count 1 epoch 9 period 4000${2:+ out}"; }
+drain() { "$rdmactl" cluster drain "$@" --name still --etcd "$url" >"$dir/out" 2>"$dir/err"; }
+drain a && fail "a drain without a table"
+grep -q "no table of cluster still" "$dir/err" || fail "a drain without a table: $(cat "$dir/err")"
+"$rdmactl" cluster make --name still a=h1 b=h2 c=h3 d=h4 >"$dir/still" && apply "$dir/still" || fail "a table without servers"
+member a
+drain a && fail "a drain of the only member"
+grep -q "no other node is a member" "$dir/err" || fail "a drain of the only member: $(cat "$dir/err")"
+member b && member d && member c out
+drain c || fail "a drain of a node that is out: $(cat "$dir/err")"
+drain a || fail "a drain beside a node that is out and empty: $(cat "$dir/err")"
+drain b || fail "a drain beside another one: $(cat "$dir/err")"
+"$rdmactl" cluster show --name still --etcd "$url" --text >"$dir/still"
+grep -q "^node c " "$dir/still" || fail "a node that is out is not listed any more"
+grep -Eq "^shard c| to [abc]" "$dir/still" && fail "drained nodes get slots: $(cat "$dir/still")"
+[[ $(grep -c " to d" "$dir/still") == 2 ]] || fail "two drains: $(cat "$dir/still")"
+"$rdmactl" cluster drain a --wait --name still --etcd "$url" >"$dir/wait.out" 2>"$dir/wait.err" &
+waits=$!
+clients+=("$waits")
+to_d() { [[ $("$rdmactl" cluster show --name still --etcd "$url" --json | jq .epoch) == 5 ]]; }
+wait_for "the drain that waits" to_d
+member d out
+
 for i in 0 1 2 3; do start $i; done
 serves() { [[ $(says "$1" state) == beating ]]; }
 for i in 0 1 2 3; do wait_for "${nodes[i]} as a member" serves $i; done
@@ -76,7 +104,12 @@ all_there || { cat "$dir/there"; fail "the keys before any move"; }
 moved() { show --json | jq -e 'all(.nodes[]; .gives == 0)' >/dev/null; }
 began=$(date +%s%N)
 change add "${specs[3]}"
-wait_for "the slots of d" moved
+# A slot that goes has one server at any time, and status, which asks one after the other, says so.
+moved_alone() {
+	"$rdmactl" cluster status "127.0.0.1:${ports[0]}" >"$dir/out" 2>"$dir/err" || { cat "$dir/err"; fail "status in a move"; }
+	moved
+}
+wait_for "the slots of d" moved_alone
 echo "joined in $((($(date +%s%N) - began) / 1000000)) ms"
 [[ $(of d slots) == 4096 ]] || fail "d has $(of d slots) slots"
 all_there || { cat "$dir/there"; fail "keys behind the join"; }
@@ -112,6 +145,16 @@ again() {
 again 3
 change add
 again 0
+
+# A node without a server is to get slots: each owner says why they stay, until that is withdrawn.
+change add e=127.0.0.1:1
+no_target() { [[ $(says 1 move_reason) == *"is a member"* ]]; }
+wait_for "the reason why no slot goes" no_target
+change drop e
+wait_for "the withdrawal" moved
+
+wait "$waits" && fail "a drain to a node that is out has ended well"
+grep -q "that cannot go: no node that is to get them is a member" "$dir/wait.err" || fail "a drain to a node that is out: $(cat "$dir/wait.err")"
 
 kill -TERM "$history"
 wait "$history" || { cat "$dir/history.log" >&2; fail "native clients saw what they must not see"; }

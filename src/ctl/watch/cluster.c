@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define AGAIN 3 /* looks at what two servers answer for */
+
 struct seen {
 	struct cluster_node node;
 	bool reached;
@@ -53,7 +55,7 @@ static struct cluster_table *table_of(void *kv, const char *address)
 	return NULL;
 }
 
-/* What is there by a connection of its own: 0, or the error of opening it. */
+/* What is there by a connection of its own, in place of what was: 0, or the error of opening it. */
 static int ask_server(const char *address, struct seen *s)
 {
 	struct rdmad_options options;
@@ -62,6 +64,9 @@ static int ask_server(const char *address, struct seen *s)
 
 	ctl_library_options(&options);
 	rc = kv_open_options(address, &options, NULL, &kv);
+	free(s->table);
+	s->table = NULL;
+	s->reached = false;
 	if (rc != 0)
 		return rc;
 	s->reached = kv_info(kv, &s->info) == 0;
@@ -158,6 +163,20 @@ static json_t *find_conflicts(unsigned *nobodys)
 	return list;
 }
 
+/* A slot may have gone to a server between its former owner's answer and its own: those with older tables are asked
+ * once more. */
+static void ask_again(void)
+{
+	uint64_t highest = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		if (seen[i].table)
+			highest = MAX(highest, seen[i].table->epoch);
+	for (unsigned i = 0; i < count && !ctl_interrupted(); i++)
+		if (seen[i].table && seen[i].table->epoch < highest)
+			ask_server(seen[i].node.address[CLUSTER_NATIVE], &seen[i]);
+}
+
 static int command_status(const struct ctl_arguments *arguments)
 {
 	uint64_t lowest = UINT64_MAX, highest = 0;
@@ -168,21 +187,29 @@ static int command_status(const struct ctl_arguments *arguments)
 
 	if (rc != CTL_OK)
 		return rc;
-	nodes = json_array();
 	for (unsigned i = 0; i < count && !ctl_interrupted(); i++) {
 		int error = ask_server(seen[i].node.address[CLUSTER_NATIVE], &seen[i]);
 
 		if (error && !ctl.json)
 			ctl_say("%s: %s", seen[i].node.name, *rdmad_error() ? rdmad_error() : strerror(-error));
+		if (seen[i].table)
+			add_nodes(seen[i].table); /* and they are asked behind these */
+	}
+	both = find_conflicts(&nobodys);
+	for (unsigned i = 0; i < AGAIN && json_array_size(both); i++) {
+		json_decref(both);
+		ask_again();
+		both = find_conflicts(&nobodys);
+	}
+	nodes = json_array();
+	for (unsigned i = 0; i < count; i++) {
 		reached += seen[i].reached;
 		if (seen[i].table) {
 			lowest = MIN(lowest, seen[i].table->epoch);
 			highest = MAX(highest, seen[i].table->epoch);
-			add_nodes(seen[i].table); /* and they are asked behind these */
 		}
 		json_array_append_new(nodes, describe_node(&seen[i]));
 	}
-	both = find_conflicts(&nobodys);
 	ranges = json_array_size(both);
 	rc = ctl_print(json_pack("{s:I, s:I, s:i, s:i, s:i, s:o, s:o}", "epoch", (json_int_t)highest, "lowest_epoch",
 				 (json_int_t)MIN(lowest, highest), "reached", reached, "not_reached", count - reached,
