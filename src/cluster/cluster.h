@@ -138,12 +138,12 @@ int cluster_plan(const struct cluster_table *now, const struct cluster_node *nod
 int cluster_spread(const struct cluster_table *now, const bool gone[static CLUSTER_NODES],
 		   const bool lives[static CLUSTER_NODES], struct cluster_table *out);
 
-/* Say in `next`, of which only the owners and `to` are used, from which node of `now` each slot comes that gets another
- * owner, and which ones came with their values. settled: nodes that serve by `now`, or are out; gone: nodes that are
- * out, and stay so until `next` is valid. A node that loses slots and is not in `next` comes to be there, without a
- * slot. A slot that gets another owner, or is to go to one that is gone, is to go nowhere. -EBUSY: a slot would be
- * handed on that its last node has not let go of. -EINVAL: another name, or no higher epoch. -E2BIG as cluster_add().
- */
+/* Mark in `next` from which node of `now` each slot comes that gets another owner, and which slots came with their
+ * values. Of `next` only the owners and `to` are used. settled: nodes that serve by `now`, or are out; gone: nodes
+ * that are out, and stay so until `next` is valid. A node that loses slots and is not in `next` comes to be there,
+ * without a slot. A slot that gets another owner, or is to go to one that is gone, is to go nowhere. -EBUSY: a slot
+ * would be handed on that its last node has not let go of. -EINVAL: another name, or no higher epoch. -E2BIG as
+ * cluster_add(). */
 int cluster_hand_over(const struct cluster_table *now, const bool settled[static CLUSTER_NODES],
 		      const bool gone[static CLUSTER_NODES], struct cluster_table *next);
 

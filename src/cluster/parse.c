@@ -200,7 +200,7 @@ static int parse_mark(struct parser *p, unsigned owner, struct mark *mark)
 	return need_word(p, "a range of slots");
 }
 
-/* Ranges, and behind "from NAME", "to NAME" and "moved EPOCH" those of them of which that is so. */
+/* The ranges of a line. "from NAME", "to NAME" and "moved EPOCH" stand before the ranges that they mark. */
 static int parse_ranges(struct parser *p, unsigned owner)
 {
 	static const struct mark marks[] = {{"from", true, 0}, {"to", false, 0}, {"moved", false, 0}};

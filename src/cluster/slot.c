@@ -39,7 +39,7 @@ static inline unsigned crc_key(const uint8_t *at, size_t len)
 	return rest;
 }
 
-/* Of what is between the braces, the first of which is there. */
+/* The slot of the text between the braces; the key has the first one. */
 static __attribute__((noinline)) unsigned slot_between(const uint8_t *at, size_t len, const uint8_t *open)
 {
 	const uint8_t *close = memchr(open + 1, '}', len - (size_t)(open + 1 - at));

@@ -557,7 +557,7 @@ void engine_close(struct daemon *daemon);
 /* Slots that went to other nodes with their values. */
 struct engine_moves {
 	uint64_t begun, done, failed; /* sessions, with 1024 slots at most */
-	uint64_t slots, keys, bytes;  /* of those that are done */
+	uint64_t slots, keys, bytes;  /* of moves that are done */
 	uint64_t sealed, sealed_most; /* ns for which the slots were not served: of the last one, and at most */
 };
 

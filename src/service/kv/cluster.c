@@ -391,7 +391,7 @@ struct kv_view *kv_view_next(const struct kv_cluster *cluster)
 	return NULL;
 }
 
-/* Slots are lost whose keys are here. `old`: those that were before. */
+/* Slots that have keys here are lost. `old`: slots that were swept before. */
 static void lose_slots(struct kv_cluster *cluster, const struct kv_view *view, const uint8_t old[static KV_SLOT_BYTES])
 {
 	bool more = false;

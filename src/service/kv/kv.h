@@ -12,7 +12,7 @@
  *   watch.c    changed keys, for clients that ask
  *   cluster.c  which keys are another server's, and tables that change
  *   move.c     slots that come here with their values
- *   source.c   and the values of those that go
+ *   source.c   slots that go to another server with their values
  *   owner.c    how much of the store each client may fill
  *   hold.c     how much memory those under way may hold
  *   gate.c     answers that wait until what they tell of is on disk
