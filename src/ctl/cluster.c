@@ -457,6 +457,23 @@ static int take_table(const struct cluster_view *view)
 	return (int)ctl_exit_of(cluster_parse("etcd", view->table, view->table_length, &now));
 }
 
+/* What there is of that cluster, into `now` and *answer, which is to be freed where this is CTL_OK. */
+static int look_at(const char *name, struct etcd_answer *answer)
+{
+	static const struct cluster_txn look;
+	int rc;
+
+	if (!words_is_name(name, CLUSTER_NAME_MAX))
+		return ctl_usage_error("\"%s\" is no name of a cluster", name);
+	rc = ask_etcd(name, &look, answer);
+	if (rc != CTL_OK)
+		return rc;
+	rc = take_table(&answer->view);
+	if (rc != CTL_OK)
+		etcd_answer_free(answer);
+	return rc;
+}
+
 static const char *state_of(const struct cluster_entry *entry)
 {
 	return !entry || !entry->revision ? "absent" : entry->out ? "out" : !*entry->boot ? "unknown" : "member";
@@ -506,18 +523,14 @@ static json_t *describe_etcd(const struct cluster_view *view)
 
 static int command_show(const struct ctl_arguments *arguments)
 {
-	static const struct cluster_txn look;
 	struct etcd_answer answer;
 	int rc;
 
 	(void)arguments;
-	if (!words_is_name(cluster_name, CLUSTER_NAME_MAX))
-		return ctl_usage_error("\"%s\" is no name of a cluster", cluster_name);
-	rc = ask_etcd(cluster_name, &look, &answer);
+	rc = look_at(cluster_name, &answer);
 	if (rc != CTL_OK)
 		return rc;
-	rc = take_table(&answer.view);
-	if (rc == CTL_OK && !now.epoch)
+	if (!now.epoch)
 		rc = fail_no_table(cluster_name);
 	if (rc == CTL_OK && as_text)
 		fputs(answer.view.table, stdout);
@@ -575,7 +588,6 @@ static int write_table(uint64_t revision, struct etcd_answer *answer)
 
 static int command_apply(const struct ctl_arguments *arguments)
 {
-	static const struct cluster_txn look;
 	struct etcd_answer answer;
 	uint64_t revision;
 	json_t *json;
@@ -584,12 +596,10 @@ static int command_apply(const struct ctl_arguments *arguments)
 	if (rc != CTL_OK)
 		return rc;
 	next = now;
-	rc = ask_etcd(next.name, &look, &answer);
+	rc = look_at(next.name, &answer);
 	if (rc != CTL_OK)
 		return rc;
-	rc = take_table(&answer.view);
-	if (rc == CTL_OK)
-		rc = follow_table(&answer.view);
+	rc = follow_table(&answer.view);
 	revision = answer.view.table_revision;
 	if (rc == CTL_OK) {
 		etcd_answer_free(&answer);
@@ -708,19 +718,14 @@ static int await_drain(const char *name, struct etcd_answer *answer)
 
 static int command_drain(const struct ctl_arguments *arguments)
 {
-	static const struct cluster_txn look;
 	struct etcd_answer answer;
 	uint64_t revision;
 	int rc;
 
-	if (!words_is_name(cluster_name, CLUSTER_NAME_MAX))
-		return ctl_usage_error("\"%s\" is no name of a cluster", cluster_name);
-	rc = ask_etcd(cluster_name, &look, &answer);
+	rc = look_at(cluster_name, &answer);
 	if (rc != CTL_OK)
 		return rc;
-	rc = take_table(&answer.view);
-	if (rc == CTL_OK)
-		rc = plan_without(arguments->text[0], &answer.view);
+	rc = plan_without(arguments->text[0], &answer.view);
 	if (rc == CTL_OK)
 		rc = follow_table(&answer.view);
 	revision = answer.view.table_revision;
