@@ -15,8 +15,9 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#define SETTLE_LOOK TIME_MS   /* between looks whether the workers go by a table */
-#define RETRY (100 * TIME_MS) /* of a table that could not be adopted */
+#define SETTLE_LOOK TIME_MS       /* between looks whether the workers go by a table */
+#define SWEEP_LOOK (20 * TIME_MS) /* between looks whether slots that are to go are served */
+#define RETRY (100 * TIME_MS)     /* of a table that could not be adopted */
 #define LEAVE_WAIT TIME_S
 #define SEAL_LONG TIME_S              /* a seal whose values are not all there then is given up */
 #define MOVE_RETRY (100 * TIME_MS)    /* behind a move that failed; doubled with each, */
@@ -190,6 +191,13 @@ static void move_ends(struct engine *engine, uint64_t now, const char *fault)
 	engine->phase = PHASE_UNSEAL;
 }
 
+/* Whether the step is to be taken as it is. Keys that are to be swept must not go to another node. */
+static bool step_holds(const struct engine *engine)
+{
+	return cluster_member_holds(engine->member, &engine->step) &&
+	       engine->service->cluster->serves(engine->shared, engine->step.slots);
+}
+
 static void move_begin(struct engine *engine, uint64_t now)
 {
 	const struct cluster_wish *wish = cluster_member_wish(engine->member);
@@ -205,6 +213,10 @@ static void move_begin(struct engine *engine, uint64_t now)
 
 	if (now < engine->rest_until || !cluster_member_step(engine->member, &engine->step))
 		return;
+	if (!step_holds(engine)) {
+		engine->rest_until = now + SWEEP_LOOK;
+		return;
+	}
 	attr.address = wish->table->node[cluster_find(wish->table, engine->step.target)].address[CLUSTER_NATIVE];
 	attr.epoch = wish->table->epoch;
 	memcpy(attr.slots, engine->step.slots, sizeof(attr.slots));
@@ -238,7 +250,7 @@ static const char *move_fault(struct engine *engine, uint64_t now)
 	if (wish->serial == engine->serial && engine->phase > PHASE_LOOK)
 		return NULL; /* the commit compares the nodes' keys */
 	engine->serial = wish->serial;
-	return cluster_member_holds(engine->member, &engine->step) ? NULL : "the table or that node has changed";
+	return step_holds(engine) ? NULL : "the table or that node has changed";
 }
 
 static void move_seal(struct engine *engine, uint64_t now)

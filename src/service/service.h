@@ -192,6 +192,8 @@ struct service_cluster {
 	void (*until)(void *shared, uint64_t until);
 	/* The highest epoch that was ever served, as far as is known. */
 	uint64_t (*served)(const void *shared);
+	/* Whether it answers for all of these slots, or has sealed them. Not before keys of before are deleted. */
+	bool (*serves)(const void *shared, const uint8_t *slots);
 	/* Requests for these slots are held up, for 100 ms at most, and then answered as for slots that wait; NULL:
 	 * none is sealed any more. settled() says when no worker goes by what was before: moves->next() has all changes
 	 * then. 0 or -ENOMEM, logged. */

@@ -660,6 +660,25 @@ START_TEST(test_seal_holds)
 }
 END_TEST
 
+/* A slot that is lost and comes again is not to go on before its former keys are swept. */
+START_TEST(test_swept_slots_wait)
+{
+	open_both("tcp");
+	fill(20000);
+	ck_assert(kv_service_cluster.serves(donor_kv(), moved));
+	ck_assert_int_eq(kv_service_cluster.seal(donor_kv(), moved), 0);
+	ck_assert(kv_service_cluster.serves(donor_kv(), moved));
+	ck_assert_int_eq(kv_cluster_change(donor_kv(), &next, all), 0);
+	ck_assert(!kv_service_cluster.serves(donor_kv(), moved));
+	table.epoch = next.epoch + 1;
+	ck_assert_int_eq(kv_cluster_change(donor_kv(), &table, all), 0);
+	ck_assert(!kv_service_cluster.serves(donor_kv(), moved));
+	TURN_UNTIL(kv_service_cluster.serves(donor_kv(), moved));
+	ck_assert_uint_eq(count_keys(donor.store).here, 0);
+	close_both();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("mover");
@@ -676,5 +695,6 @@ int main(void)
 	tcase_add_loop_test(tc, test_late_delete, 0, 2);
 	tcase_add_test(tc, test_keeps_amid_table);
 	tcase_add_loop_test(tc, test_seal_holds, 0, 2);
+	tcase_add_test(tc, test_swept_slots_wait);
 	return suite_run(suite);
 }

@@ -536,6 +536,16 @@ static uint64_t engine_served(const void *shared)
 	return ((const struct kv_shared *)shared)->cluster->served;
 }
 
+static bool engine_serves(const void *shared, const uint8_t *slots)
+{
+	const struct kv_view *view = view_now(((const struct kv_shared *)shared)->cluster);
+
+	for (unsigned i = 0; i < KV_SLOT_BYTES; i++)
+		if (slots[i] & ~(view->here[i] | view->sealed[i]))
+			return false;
+	return true;
+}
+
 /* Slots that are this server's; the others stay as they are. */
 static int engine_seal(void *shared, const uint8_t *slots)
 {
@@ -560,6 +570,7 @@ const struct service_cluster kv_service_cluster = {
 	.settled = engine_settled,
 	.until = engine_until,
 	.served = engine_served,
+	.serves = engine_serves,
 	.seal = engine_seal,
 	.receive = kv_moves_receive,
 	.moves = &kv_source_moves,
