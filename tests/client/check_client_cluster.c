@@ -826,6 +826,39 @@ static void take_table(const struct cluster_table *t)
 	ck_assert_uint_eq(whole->nodes->epoch, t->epoch);
 }
 
+/* A node that a new table adds is connected before its requests fail; one where nobody listens fails them soon. */
+START_TEST(test_joined)
+{
+	struct cluster_table *fewer = nodes_table(NODES, 6), *all = nodes_table(NODES, 7);
+	uint64_t began;
+	struct told early = {0};
+
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		fewer->owner[slot] = fewer->owner[slot] == 2 ? 1 : fewer->owner[slot];
+	fewer->count--;
+	for (unsigned i = 0; i < 4; i++, fewer->epoch += 2, all->epoch += 2) {
+		take_table(fewer);
+		while (!((struct kv *)kv)->nodes->member[2]->closed)
+			ck_assert_int_ge(kv_progress(kv, 1000), 0);
+		if (i == 3)
+			node_kill(2);
+		take_table(all);
+		began = time_now();
+		if (i == 0)
+			OK(kv_set(kv, key_of(2), "v"));
+		else if (i == 1)
+			OK(kv_mset(kv, &(struct kv_item){key_of(2), strlen(key_of(2)), "v", 1, 0}, 1, NULL));
+		else if (i == 2)
+			ck_assert_int_eq(kv_submit_get(kv, key_of(2), strlen(key_of(2)), tell_plain, &early), -EAGAIN);
+		else
+			ck_assert_int_eq(kv_set(kv, key_of(2), "v"), -ENOTCONN);
+		ck_assert_uint_lt(time_now() - began, TIME_S);
+	}
+	free(fewer);
+	free(all);
+}
+END_TEST
+
 /* A server has announced a table, and is in none any more before it can be asked: nobody awaits that for ever. */
 START_TEST(test_announcer_gone)
 {
@@ -1025,6 +1058,7 @@ int main(void)
 	tcase_add_test(tc, test_behind_and_ahead);
 	tcase_add_test(tc, test_order);
 	tcase_add_test(tc, test_announcer_gone);
+	tcase_add_test(tc, test_joined);
 	tcase_add_test(tc, test_killed);
 	tcase_add_test(tc, test_closed_amidst);
 	tcase_add_test(tc, test_fork);

@@ -102,8 +102,10 @@ static void rejoin_later(struct kv *kv)
 		kv->closed = true;
 		return;
 	}
-	if (kv->whole)
+	if (kv->whole) {
 		kv_route_away(kv->whole);
+		engine_rouse(kv->engine);
+	}
 	if (kv->dial.next && kv->dial.next < kv->dial.targets) { /* the name has other addresses */
 		kv->dial.under_way = false;
 		kv->dial.again = now;
@@ -170,7 +172,7 @@ static void rejoin_due(struct engine_timer *timer)
 	kv->refused = WIRE_REASON_NONE;
 	snprintf(kv->reason, sizeof(kv->reason), "%s", strerror(-rc));
 	rejoin_later(kv);
-	if (kv->closed || kv->whole)
+	if (kv->closed)
 		engine_rouse(kv->engine);
 }
 
@@ -248,8 +250,12 @@ int kv_not_taking(const struct kv *kv)
 {
 	if (kv->closed || kv->ending)
 		return -ENOTCONN;
-	if (kv->whole && kv->lost)
-		return kv_keep(kv) > time_now() - kv->lost ? -EAGAIN : -ENOTCONN;
+	if (kv->whole && kv->lost) {
+		uint64_t lost = time_now() - kv->lost;
+
+		/* A node of a new table is being connected: its first attempt has not failed. */
+		return kv_keep(kv) > lost || (!*kv->reason && lost < DIAL_FIRST) ? -EAGAIN : -ENOTCONN;
+	}
 	return kv_keep(kv) ? -EAGAIN : -ESHUTDOWN;
 }
 
