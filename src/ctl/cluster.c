@@ -12,6 +12,7 @@
 #define ETCD_TIMEOUT (5 * TIME_S)  /* of each endpoint */
 #define DRAIN_LOOK (500 * TIME_MS) /* between looks whether a node is empty */
 #define DRAIN_STILL (30 * TIME_S)  /* without a slot that went, until that is said */
+#define DRAIN_TRIES 20u            /* to write the plan before another table follows the one that it is of */
 
 static const char *cluster_name = "rdmad", *table_file, *etcd_urls, *etcd_user, *etcd_password_file;
 static uint64_t resp_port, metrics_port;
@@ -553,7 +554,7 @@ static int follow_table(const struct cluster_view *view)
 	if (now.epoch && next.epoch <= now.epoch) {
 		log_error("cluster",
 			  "the file has epoch %" PRIu64 ", and etcd has %" PRIu64
-			  " already: somebody else has changed the "
+			  " already: slots that move or another operator have changed the "
 			  "table; make the next one of rdmactl cluster show, or of its text in etcd",
 			  next.epoch, now.epoch);
 		return CTL_FAILED;
@@ -565,8 +566,9 @@ static int follow_table(const struct cluster_view *view)
 	return (int)ctl_exit_of(rc);
 }
 
-/* Write `next` if the table is still that of the view: CTL_OK, with what there is then. */
-static int write_table(uint64_t revision, struct etcd_answer *answer)
+/* Write `next` if the table is still that of the revision: CTL_OK, with what there is then. Where it is another one,
+ * *raced says so; without a place for that, a message does. */
+static int write_table(uint64_t revision, struct etcd_answer *answer, bool *raced)
 {
 	int rc, length = cluster_print(&next, text);
 	struct cluster_txn txn = {.compare = {{NULL, revision}}, .compares = 1, .value = text};
@@ -582,7 +584,10 @@ static int write_table(uint64_t revision, struct etcd_answer *answer)
 	/* It may have been carried out by a request whose answer was lost. */
 	if (answer->view.table_length == txn.length && memcmp(answer->view.table, text, txn.length) == 0)
 		return CTL_OK;
-	log_error("cluster", "somebody else has changed the table meanwhile: etcd has epoch %" PRIu64, now.epoch);
+	if (raced)
+		*raced = true;
+	else
+		log_error("cluster", "the table has changed meanwhile: etcd has epoch %" PRIu64, now.epoch);
 	return CTL_FAILED;
 }
 
@@ -603,7 +608,7 @@ static int command_apply(const struct ctl_arguments *arguments)
 	revision = answer.view.table_revision;
 	if (rc == CTL_OK) {
 		etcd_answer_free(&answer);
-		rc = write_table(revision, &answer);
+		rc = write_table(revision, &answer, NULL);
 	}
 	json = now.epoch && answer.view.table_revision ? describe_etcd(&answer.view) : NULL;
 	etcd_answer_free(&answer);
@@ -616,12 +621,17 @@ static int command_apply(const struct ctl_arguments *arguments)
 	return rc;
 }
 
-/* The plan without a node, into `next`: an exit status. Nodes that are empty and away, or are being drained, get
- * nothing either; all stay listed. */
+static unsigned owner_to_be(unsigned slot)
+{
+	return now.to[slot] ? now.to[slot] - 1u : now.owner[slot];
+}
+
+/* The plan without a node, into `next`: an exit status. Nodes that are no members, or are being drained, get nothing
+ * either; what the former have stays theirs, and all stay listed. */
 static int plan_without(const char *name, const struct cluster_view *view)
 {
 	static struct cluster_node left[CLUSTER_NODES];
-	unsigned at = cluster_find(&now, name), has[CLUSTER_NODES], keeps[CLUSTER_NODES] = {0}, count = 0, others = 0;
+	unsigned at = cluster_find(&now, name), has[CLUSTER_NODES], keeps[CLUSTER_NODES] = {0}, count = 0;
 	int rc;
 
 	if (!now.epoch)
@@ -631,19 +641,14 @@ static int plan_without(const char *name, const struct cluster_view *view)
 		return CTL_NOT_FOUND;
 	}
 	cluster_count(&now, has);
-	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
-		unsigned owner = now.to[slot] ? now.to[slot] - 1u : now.owner[slot];
-
-		if (owner != CLUSTER_ABSENT)
-			keeps[owner]++;
-	}
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		if (owner_to_be(slot) != CLUSTER_ABSENT)
+			keeps[owner_to_be(slot)]++;
 	for (unsigned i = 0; i < now.count; i++) {
-		if (i == at || (!keeps[i] && (has[i] || !is_member(view, i))))
-			continue;
-		others += is_member(view, i);
-		left[count++] = now.node[i];
+		if (i != at && is_member(view, i) && (keeps[i] || !has[i]))
+			left[count++] = now.node[i];
 	}
-	if (!others) {
+	if (!count) {
 		log_error("cluster", "no other node is a member that could get the slots of node %s", name);
 		return CTL_FAILED;
 	}
@@ -651,6 +656,12 @@ static int plan_without(const char *name, const struct cluster_view *view)
 	for (unsigned i = 0; i < now.count && rc == 0; i++)
 		if (cluster_find(&next, now.node[i].name) == CLUSTER_NODES)
 			rc = cluster_add(&next, &now.node[i]);
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS && rc == 0; slot++) {
+		unsigned owner = owner_to_be(slot);
+
+		if (owner != CLUSTER_ABSENT && owner != at && !is_member(view, owner))
+			next.owner[slot] = (uint16_t)cluster_find(&next, now.node[owner].name);
+	}
 	return (int)ctl_exit_of(rc);
 }
 
@@ -719,19 +730,27 @@ static int await_drain(const char *name, struct etcd_answer *answer)
 static int command_drain(const struct ctl_arguments *arguments)
 {
 	struct etcd_answer answer;
+	unsigned tries = 0;
 	uint64_t revision;
+	bool raced;
 	int rc;
 
-	rc = look_at(cluster_name, &answer);
-	if (rc != CTL_OK)
-		return rc;
-	rc = plan_without(arguments->text[0], &answer.view);
-	if (rc == CTL_OK)
-		rc = follow_table(&answer.view);
-	revision = answer.view.table_revision;
-	etcd_answer_free(&answer);
-	if (rc == CTL_OK)
-		rc = write_table(revision, &answer);
+	/* Each step of a move is a table, and so the one that is looked at may have been followed already. */
+	do {
+		raced = false;
+		rc = look_at(cluster_name, &answer);
+		if (rc != CTL_OK)
+			return rc;
+		rc = plan_without(arguments->text[0], &answer.view);
+		if (rc == CTL_OK)
+			rc = follow_table(&answer.view);
+		revision = answer.view.table_revision;
+		etcd_answer_free(&answer);
+		if (rc == CTL_OK)
+			rc = write_table(revision, &answer, ++tries < DRAIN_TRIES ? &raced : NULL);
+		if (raced)
+			etcd_answer_free(&answer);
+	} while (raced);
 	if (rc == CTL_OK && waits)
 		rc = await_drain(arguments->text[0], &answer);
 	if (rc == CTL_OK)

@@ -82,6 +82,27 @@ to_d() { [[ $("$rdmactl" cluster show --name still --etcd "$url" --json | jq .ep
 wait_for "the drain that waits" to_d
 member d out
 
+# A node that is out keeps its slots, and gets none.
+"$rdmactl" cluster make --name part a=h1 b=h2 c=h3 >"$dir/part" && apply "$dir/part" || fail "a table with a node that is out"
+for node in a "b out" c; do
+	put_key "part/member/${node% out}" "rdmad-member 1 boot ${node% out} place - count 1 epoch 9 period 4000${node#?}"
+done
+"$rdmactl" cluster drain a --name part --etcd "$url" >"$dir/out" 2>"$dir/err" || fail "a drain beside a node that is out: $(cat "$dir/err")"
+"$rdmactl" cluster show --name part --etcd "$url" --text >"$dir/part"
+grep -q "^shard a.* to c " "$dir/part" && ! grep -q " to b " "$dir/part" && grep -q "^shard b b 5462-10922$" "$dir/part" ||
+	fail "a drain beside a node that is out: $(cat "$dir/part")"
+# Drains of two nodes at one time: each table follows the other one.
+for n in {1..5}; do
+	"$rdmactl" cluster make --name "race$n" a=h1 b=h2 c=h3 >"$dir/race" && apply "$dir/race" || fail "a table for two drains"
+	for node in a b c; do put_key "race$n/member/$node" "rdmad-member 1 boot $node place - count 1 epoch 9 period 4000"; done
+	drains=()
+	for node in a b; do
+		"$rdmactl" cluster drain "$node" --name "race$n" --etcd "$url" >>"$dir/race.out" 2>>"$dir/race.err" &
+		drains+=($!)
+	done
+	for pid in "${drains[@]}"; do wait "$pid" || fail "two drains at one time: $(cat "$dir/race.err")"; done
+done
+
 for i in 0 1 2 3; do start $i; done
 serves() { [[ $(says "$1" state) == beating ]]; }
 for i in 0 1 2 3; do wait_for "${nodes[i]} as a member" serves $i; done
