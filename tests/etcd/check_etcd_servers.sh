@@ -120,7 +120,7 @@ clients+=("$history")
 
 # An operator who is too late is told, and what is there is shown.
 apply "$dir/first"
-[[ $? == 1 ]] && grep -q 'somebody else has changed the table' "$dir/err" && grep -q 'epoch *1' "$dir/out" || fail "apply of an old table"
+[[ $? == 1 ]] && grep -q 'have changed the table' "$dir/err" && grep -q 'epoch *1' "$dir/out" || fail "apply of an old table"
 
 # Tables under load.
 change drop c
