@@ -125,11 +125,20 @@ _Static_assert(sizeof(struct wire_meta) == 24, "wire layout");
 /* Body of an answer with WIRE_MOVED: another server of the cluster has the key's slot. Its address follows, which
  * wire_printable() is true of; nothing where no server has it. */
 struct wire_elsewhere {
-	uint64_t epoch; /* of the server's table; one less where the slot is its own by that, and not served yet */
+	uint64_t epoch; /* of the server's table; 0: the slot is its own by that, and the request is to come again */
 	uint16_t slot;
 	uint16_t reserved[3]; /* 0 */
 };
 _Static_assert(sizeof(struct wire_elsewhere) == 16, "wire layout");
+
+/* Status of a request of a cluster's client: how many answers with WIRE_MOVED it has taken on this connection, in the
+ * lower bits. A request that was sent before its client knew that another one for its slot was refused is refused, too,
+ * also where the slot is served meanwhile: the requests are sent again, in their order. 0: not so. */
+#define WIRE_TOOK_MOVED 32768u
+static inline bool wire_took_moved(uint16_t status, uint16_t number)
+{
+	return !(status & WIRE_TOOK_MOVED) || ((status - number) & (WIRE_TOOK_MOVED - 1)) < WIRE_TOOK_MOVED / 2;
+}
 
 /* Head of the reply of TABLE; behind it the table's text from the offset on, as far as the message holds it, or nothing
  * where the client has that epoch. WIRE_UNSUPPORTED: the server is of no cluster. */

@@ -41,7 +41,7 @@ struct wire_record {
 	uint32_t id;     /* chosen by the requester, comes back in the reply */
 	uint8_t op;      /* enum wire_op of the service */
 	uint8_t flags;   /* WIRE_REPLY */
-	uint16_t status; /* replies: enum wire_status */
+	uint16_t status; /* replies: enum wire_status; requests: by service, else 0 */
 	uint32_t arg;    /* by op */
 };
 _Static_assert(sizeof(struct wire_record) == 16, "wire layout");

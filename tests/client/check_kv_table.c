@@ -1,5 +1,6 @@
 /* check_kv_table.c: tables that change while a server has clients: which are taken, what becomes of what is under way, of keys that
  * are lost and of slots that come back; and, with random tables, that no hit is older than the last acknowledged write. */
+#include "client/kv/kv.h"
 #include "tests/client/caller.h"
 #include "tests/suite.h"
 
@@ -526,6 +527,61 @@ START_TEST(test_random)
 }
 END_TEST
 
+static void take_status(void *arg, int status, const void *value, size_t len)
+{
+	(void)value;
+	(void)len;
+	*(int *)arg = status;
+}
+
+/* A request that is on its way while the slot comes here is not carried out before the one that was refused. */
+START_TEST(test_order)
+{
+	const char *key = "a";
+	int first = 1, second = 1;
+	struct kv_nodes *nodes;
+	char address[200];
+	void *kv = NULL;
+	char *value;
+
+	server_stop();
+	unlink(state);
+	make_first();
+	now.owner[cluster_slot(key, 1)] = THERE;
+	snprintf(address, sizeof(address), "unix://%s/server", dir);
+	ck_assert_int_eq(cluster_node_set(&now.node[HERE], CLUSTER_NATIVE, address), 0);
+	ck_assert_int_eq(cluster_save(file, &now), 0);
+	server_start(&(struct server_options){
+		.transport = "unix",
+		.path = address + strlen("unix://"),
+		.services = {.cluster_table = file, .cluster_node = "node0", .cluster_state = state}});
+	snprintf(address, sizeof(address), "cluster:%s", server.address);
+	ck_assert_int_eq(kv_open(address, &kv), 0);
+	/* It goes by a table that the server has not yet. */
+	nodes = ((struct kv *)kv)->nodes;
+	nodes->node[cluster_slot(key, 1)] = nodes->node[cluster_slot("b", 1)];
+	nodes->epoch += _i;
+	kv_nodes_find_runs(nodes);
+	ck_assert_int_eq(kv_submit_set(kv, key, 1, "first", 5, take_status, &first), 0);
+	ck_assert_int_eq(kv_flush(kv), 0);
+	while (server_count("kv_elsewhere") != 1)
+		sched_yield();
+	server_pause();
+	ck_assert_int_eq(give(key, HERE), 0);
+	server_resume();
+	settle();
+	ck_assert_int_eq(kv_submit_set(kv, key, 1, "second", 6, take_status, &second), 0);
+	ck_assert_int_eq(kv_flush(kv), 0);
+	ck_assert_int_eq(kv_wait(kv), 0);
+	ck_assert_int_eq(first, 0);
+	ck_assert_int_eq(second, 0);
+	ck_assert_int_eq(kv_get(kv, key, &value), 0);
+	ck_assert_str_eq(value, "second");
+	kv_release(value);
+	kv_close(kv);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("kv_table");
@@ -539,6 +595,7 @@ int main(void)
 	tcase_add_test(tc, test_lease);
 	tcase_add_test(tc, test_walk);
 	tcase_add_test(tc, test_out);
+	tcase_add_loop_test(tc, test_order, 1, 3);
 	tc = suite_case(suite, "random", set_up, tear_down);
 	tcase_add_test(tc, test_random);
 	return suite_run(suite);

@@ -166,6 +166,7 @@ static struct kv *node_new(struct kv *kv, const char *address, struct kv **seed)
 		*seed = NULL;
 	}
 	node->whole = kv;
+	node->took_moved = WIRE_TOOK_MOVED;
 	node->request_timeout = kv->request_timeout;
 	return node;
 }

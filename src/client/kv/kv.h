@@ -123,6 +123,7 @@ struct kv {
 	bool taking;              /* requests, or not: it was told to leave, is being made again, or is closed */
 	bool leaving;             /* the server takes no new connections or is to end: what is under way is finished */
 	bool wants_room;          /* a request was refused for want of credits, or of places for values on their way */
+	uint16_t took_moved;      /* what requests say, see WIRE_TOOK_MOVED; 0: it is no node of a cluster's handle */
 	uint64_t request_timeout; /* ns; 0: submitted requests wait as long as the connection lives */
 	struct landing *lent;     /* during a callback, which takes it to keep the value */
 	struct remembered *size;  /* KV_SIZES; NULL: none was remembered yet */

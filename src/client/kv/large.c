@@ -118,6 +118,7 @@ static int large_send(struct kv *kv, struct request *r, uint8_t flags, uint32_t 
 	at = (char *)(record + 1);
 	record->id = r->id;
 	record->op = r->op;
+	record->status = kv->took_moved;
 	record->flags = flags | (r->op == WIRE_OP_GET_INTO && r->result ? WIRE_VERSIONED : 0);
 	record->arg = arg;
 	for (unsigned i = 0; i < 3; at += body[i++].len)
@@ -357,6 +358,7 @@ static void get_give_up(struct kv *kv, struct request *r, const char *key, size_
 	r->op = WIRE_OP_EXISTS;
 	record->id = r->id;
 	record->op = r->op;
+	record->status = kv->took_moved;
 	memcpy(record + 1, key, key_len);
 	conn_commit(kv->conn, record, (uint32_t)key_len);
 	r->message = conn_message_begun(kv->conn);

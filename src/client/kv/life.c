@@ -36,6 +36,7 @@ static void take_granted(struct kv *kv)
 	kv->transport = conn_transport(kv->conn)->name;
 	kv->leaving = kv->spared = kv->closed = kv->ending = false;
 	kv->lost = 0;
+	kv->took_moved = kv->whole ? WIRE_TOOK_MOVED : 0;
 	kv->taking = true;
 	kv_watch_send(kv);
 }

@@ -174,8 +174,11 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 	}
 	if (record->status == WIRE_TOO_LARGE && operations[r->op].size >= SIZE_TOLD)
 		return request_get_again(kv, r, record, body);
-	if (record->status == WIRE_MOVED && kv->whole && kv_route_moved(kv, r, record, body))
-		return 0;
+	if (record->status == WIRE_MOVED && kv->whole) {
+		kv->took_moved = WIRE_TOOK_MOVED | (uint16_t)(kv->took_moved + 1u);
+		if (kv_route_moved(kv, r, record, body))
+			return 0;
+	}
 	if (record->op == WIRE_OP_MOVE && record->status == WIRE_BUSY && wire_printable(body, record->length)) {
 		kv_request_finish(kv, r, -EAGAIN, body, record->length); /* why */
 		return 0;
@@ -210,6 +213,7 @@ KV_INLINE int encode_small(struct kv *kv, const struct kv_nodes *nodes, const st
 	r = request_take(kv, ask);
 	record->id = r->id;
 	record->op = (uint8_t)ask->op;
+	record->status = kv->took_moved;
 	record->flags = ask->op == WIRE_OP_GET ? get_flags(kv, ask) : ask->op == WIRE_OP_PUT ? ask->flags : 0;
 	record->arg = size == SIZE_SENT || size == SIZE_KEY ? (uint32_t)ask->key_len : ask->limit;
 	at = (char *)(record + 1);

@@ -639,13 +639,41 @@ uint64_t kv_cluster_tick(struct kv_cluster *cluster, uint64_t now)
  * Answers
  */
 
+bool kv_overtakes(struct kv_agent *agent, const struct wire_record *request, unsigned slot)
+{
+	bool overtakes = false;
+
+	for (unsigned i = 0; i < agent->refusals;) {
+		if (wire_took_moved(request->status, agent->refusal[i].number)) {
+			agent->refusal[i] = agent->refusal[--agent->refusals];
+		} else {
+			overtakes |= agent->refusal[i++].slot == slot;
+		}
+	}
+	return overtakes;
+}
+
+/* Of each slot the last one. */
+static void note_refusal(struct kv_agent *agent, unsigned slot)
+{
+	unsigned i = 0;
+
+	agent->moved++;
+	while (i < agent->refusals && agent->refusal[i].slot != slot)
+		i++;
+	if (i == KV_REFUSALS)
+		i = agent->moved % KV_REFUSALS;
+	else if (i == agent->refusals)
+		agent->refusals++;
+	agent->refusal[i] = (struct kv_refusal){(uint16_t)slot, agent->moved};
+}
+
 int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, unsigned slot)
 {
 	const struct kv_view *view = kv_cluster_view(((const struct kv_shared *)agent->thread->part.shared)->cluster);
 	uint16_t owner = view->table.owner[slot];
 	bool waits = kv_view_waits(view, slot);
-	/* A slot that waits is this server's by the table, and not yet by what it does. */
-	struct wire_elsewhere where = {.epoch = view->table.epoch - waits, .slot = (uint16_t)slot};
+	struct wire_elsewhere where = {.epoch = waits ? 0 : view->table.epoch, .slot = (uint16_t)slot};
 	const char *address = owner == CLUSTER_ABSENT || waits ? "" : view->table.node[owner].address[CLUSTER_NATIVE];
 	uint32_t length = (uint32_t)(sizeof(where) + strlen(address));
 	struct wire_record *reply;
@@ -660,6 +688,7 @@ int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct 
 	memcpy(reply + 1, &where, sizeof(where));
 	memcpy((char *)(reply + 1) + sizeof(where), address, strlen(address));
 	kv_agent_count(agent, KV_COUNT_ELSEWHERE);
+	note_refusal(agent, slot);
 	kv_answer(conn, agent, request, reply, WIRE_MOVED, length, 0);
 	return 0;
 }

@@ -297,14 +297,17 @@ static bool has_right(const struct conn *conn, const struct operation *op, const
 	       (!write || auth_may(client, AUTH_WRITE, body + op->key_at, key_length(op, request)));
 }
 
-/* Whether another server has the key, and its slot. */
-static inline bool is_elsewhere(const struct kv_agent *agent, const struct operation *op,
-				const struct wire_record *request, const char *body, unsigned *slot)
+/* Whether another server has the key, or had it just now; and its slot. */
+static inline bool is_elsewhere(struct kv_agent *agent, const struct operation *op, const struct wire_record *request,
+				const char *body, unsigned *slot)
 {
 	const struct kv_shared *shared = agent->thread->part.shared;
 
-	return has_key(op) &&
-	       kv_view_elsewhere(kv_cluster_view(shared->cluster), body + op->key_at, key_length(op, request), slot);
+	if (!has_key(op))
+		return false;
+	if (kv_view_elsewhere(kv_cluster_view(shared->cluster), body + op->key_at, key_length(op, request), slot))
+		return true;
+	return unlikely(agent->refusals) && kv_overtakes(agent, request, *slot);
 }
 
 /* A request that is refused may have waited for memory, or have come again for a value that was kept for it. */

@@ -216,26 +216,32 @@ struct kv_thread {
 	struct list node; /* in the log's list of threads */
 };
 
+#define KV_REFUSALS 8u /* slots; of more at a time the first ones are forgotten */
 struct kv_agent {
 	struct kv_thread *thread;
 	const struct fabric_region *arena; /* NULL: large values are not offered here */
 	uint64_t push_max;                 /* as granted */
 	uint16_t owner;                    /* the store's, of its client; 0: that has no limit */
-	uint64_t session;                  /* of move.c: the number of its connection's; 0: it never had one */
-	struct list sets;                  /* transfers that are KV_TRANSFER_READING */
-	struct list finished;              /* transfers that are KV_TRANSFER_WAITING */
-	unsigned beside;                   /* what the next request must look at: bits of enum kv_beside */
-	uint64_t held;                     /* bytes of kv_hold */
-	struct list again;                 /* gets that may come again */
-	struct list keeping;               /* in the thread's list, while a value is kept for any of them */
-	unsigned agains, keeps;            /* how many of either */
-	uint64_t kept;                     /* bytes */
-	struct kv_leases *leases;          /* NULL: it has none */
-	struct list leasing;               /* in the thread's list, while it has some */
-	struct kv_watch *watch;            /* NULL: it watches nothing */
-	struct list watching;              /* in the thread's list, while it does */
-	uint64_t waits_for;                /* KV_BESIDE_WAIT: hold.ended after which it has waited long enough */
-	struct kv_slow *slow;              /* slow.c: NULL until requests are timed */
+	uint16_t moved;                    /* answers with WIRE_MOVED */
+	unsigned refusals;                 /* that the client may not know of, of these: */
+	struct kv_refusal {
+		uint16_t slot, number; /* by `moved` */
+	} refusal[KV_REFUSALS];
+	uint64_t session;         /* of move.c: the number of its connection's; 0: it never had one */
+	struct list sets;         /* transfers that are KV_TRANSFER_READING */
+	struct list finished;     /* transfers that are KV_TRANSFER_WAITING */
+	unsigned beside;          /* what the next request must look at: bits of enum kv_beside */
+	uint64_t held;            /* bytes of kv_hold */
+	struct list again;        /* gets that may come again */
+	struct list keeping;      /* in the thread's list, while a value is kept for any of them */
+	unsigned agains, keeps;   /* how many of either */
+	uint64_t kept;            /* bytes */
+	struct kv_leases *leases; /* NULL: it has none */
+	struct list leasing;      /* in the thread's list, while it has some */
+	struct kv_watch *watch;   /* NULL: it watches nothing */
+	struct list watching;     /* in the thread's list, while it does */
+	uint64_t waits_for;       /* KV_BESIDE_WAIT: hold.ended after which it has waited long enough */
+	struct kv_slow *slow;     /* slow.c: NULL until requests are timed */
 
 	/* The gate's. */
 	struct conn *conn;             /* of what waits, also for changes of keys */
@@ -355,6 +361,9 @@ static inline bool kv_view_waits(const struct kv_view *view, unsigned slot)
 {
 	return view->table.owner[slot] == view->self;
 }
+
+/* Whether the request was sent before its client knew that another one for the slot was refused. */
+bool kv_overtakes(struct kv_agent *agent, const struct wire_record *request, unsigned slot);
 
 /* 0; -EAGAIN, also while requests for the slot wait. */
 int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, unsigned slot);
