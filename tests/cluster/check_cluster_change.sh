@@ -9,7 +9,7 @@ state=yes workers=2
 . "$(dirname "$0")/servers.sh"
 
 for node in "${nodes[@]}"; do cp "$dir/table" "$dir/$node.table"; done
-start
+start_all
 
 # Tables that are refused: nothing changes, and the reason is told.
 cp "$dir/table" "$dir/good"
@@ -106,7 +106,7 @@ cat "$dir/change.err"
 # What was refused is counted; and no older table is served, after a start, too.
 [[ $("$rdmactl" --control "$dir/a.sock" --json status | jq .counters.kv_elsewhere) -gt 0 ]] || fail "kv_elsewhere"
 "$rdmactl" --control "$dir/a.sock" metrics | grep -q '^rdmad_cluster_slots{state="own"}' || fail "metrics"
-stop
+stop_all
 cp "$dir/good" "$dir/a.table"
 ends 78 'epoch 1, and ' "$rdmad" -t -c "$dir/a.conf"
 ends 78 'an older table is never served again' "$rdmad" -c "$dir/a.conf"

@@ -4,37 +4,9 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need jq python3
-
-nodes=(a b c)
-mapfile -t ports < <(python3 -c '
-import socket
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-print(*(s.getsockname()[1] for s in held), sep="\n")')
-
-# start NUMBER TABLE
-start() {
-	local node=${nodes[$1]}
-	cat >"$dir/$node.conf" <<-CONF
-		listen = ["tcp://127.0.0.1:${ports[$1]}"];
-		unix_socket = "$dir/$node.rdmad";
-		control = { socket = "$dir/$node.sock"; };
-		workers = 1;
-		kv = { memory = "32M"; };
-		cluster = { table = "$2"; node = "$node"; };
-	CONF
-	"$rdmad" -c "$dir/$node.conf" >>"$dir/$node.log" 2>&1 &
-	pids[$1]=$!
-	clients+=($!)
-	settled() { "$rdmactl" --control "$dir/$node.sock" status >/dev/null 2>&1 || ended "${pids[$1]}"; }
-	wait_for "the start of $node" settled "$1"
-	ended "${pids[$1]}" && { cat "$dir/$node.log" >&2; give_up "$node does not start"; }
-}
-
-specs=()
-pids=()
-for i in 0 1 2; do specs+=("${nodes[i]}=127.0.0.1:${ports[i]}"); done
-"$rdmactl" cluster make --name test "${specs[@]}" >"$dir/table" || give_up "no table"
-for i in 0 1 2; do start "$i" "$dir/table"; done
+# shellcheck source=tests/cluster/servers.sh
+. "$(dirname "$0")/servers.sh"
+start_all "$dir/table"
 all=cluster:127.0.0.1:${ports[0]},127.0.0.1:${ports[1]}
 
 # rdmactl: keys of all servers, small and large, by either form of the address.
@@ -113,12 +85,16 @@ END
 	kill -KILL "${pids[2]}"
 	echo >&5
 	wait_for "the second half" says restart
-	for i in 0 1; do kill -TERM "${pids[i]}"; while ! ended "${pids[i]}"; do sleep 0.05; done; start "$i" "$dir/next"; done
+	for i in 0 1; do
+		kill -TERM "${pids[i]}"
+		wait_for "the end of ${nodes[i]}" ended "${pids[i]}"
+		start "$i" "$dir/next"
+		await "$i"
+	done
 	echo >&5
 	wait "$program" || { cat "$dir/err" >&2; exit 1; }
-	kill -TERM "${pids[@]:0:2}"
+	unset 'pids[2]'
+	stop_all
+	exit "$failures"
 ) || fail "Python over a cluster"
-for node in "${nodes[@]}"; do
-	grep -E 'ERROR|Sanitizer' "$dir/$node.log" && fail "$node's log"
-done
 conclude

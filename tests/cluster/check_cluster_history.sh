@@ -37,7 +37,7 @@ stop_daemon
 
 # Clients begin with the table of the first server that answers.
 for node in "${nodes[@]}"; do cp "$dir/table" "$dir/$node.table"; done
-start
+start_all
 clients_begin "cluster:127.0.0.1:${ports[0]},127.0.0.1:${ports[1]}" "$(part 20)" 500
 RANDOM=1
 while ! ended "$history"; do
@@ -49,11 +49,11 @@ while ! ended "$history"; do
 	i=$((RANDOM % 3))
 	kill -KILL "${pids[i]}"
 	wait "${pids[i]}" 2>/dev/null
-	start_node $i
-	await_node $i
+	start $i
+	await $i
 	sleep 0.3
 done
 clients_end "a cluster"
 grep -q ' [1-9][0-9]* refused\| [1-9][0-9]* unanswered' "$dir/history" || fail "nothing happened to the servers"
-stop
+stop_all
 conclude

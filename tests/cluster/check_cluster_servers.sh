@@ -20,7 +20,7 @@ ends 78 'would come back from the log' "$rdmad" -t -c "$dir/a.conf"
 sed -i 's/ node = "a";//' "$dir/a.conf"
 ends 78 'cluster.table and cluster.node: set both' "$rdmad" -t -c "$dir/a.conf"
 
-start "$dir/table"
+start_all "$dir/table"
 "$rdmactl" --control "$dir/b.sock" --json status | jq -c .cluster >"$dir/out"
 [[ $(<"$dir/out") == '{"name":"test","node":"b","epoch":1,"nodes":3,"slots":5461,"sweeping_slots":0,"waiting_slots":0,"settled":1}' ]] || fail "the cluster in status"
 
@@ -134,14 +134,14 @@ if "$python" -c 'from redis.cluster import RedisCluster' 2>/dev/null; then
 		assert sum(client.dbsize(target_nodes=node) for node in client.get_primaries()) >= 300
 	END
 fi
-stop
+stop_all
 
 # Slots of no server.
 sed '/^checksum/d; s/^epoch 1/epoch 2/; s/^shard a a .*/shard a a 1001-5461\nabsent 0-1000/' "$dir/table" >"$dir/less"
 for ((i = 0; i < 100; i++)); do echo "k$i"; done >"$dir/keys"
 key=$(paste -d' ' "$dir/keys" <(xargs "$rdmactl" cluster slot --table "$dir/less" <"$dir/keys") | sed -n '/absent/{s/ .*//p;q}')
 [[ $key ]] || give_up "none of 100 keys is absent"
-start "$dir/less"
+start_all "$dir/less"
 for i in 0 1 2; do
 	ends 1 'another server of its cluster has the key' "$rdmactl" -H "tcp://127.0.0.1:${ports[i]}" kv get "$key"
 	exec 3<>"/dev/tcp/127.0.0.1/${ports[i + 3]}"
@@ -150,5 +150,5 @@ for i in 0 1 2; do
 	exec 3>&-
 	[[ $line == '-CLUSTERDOWN Hash slot not served'* ]] || fail "an absent slot at ${nodes[i]}: $line"
 done
-stop
+stop_all
 conclude

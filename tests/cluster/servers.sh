@@ -1,66 +1,72 @@
-# servers.sh: what the tests in bash of a cluster share: three rdmads a, b and c, of $dir/table or another one.
+# servers.sh: what the tests in bash of a cluster share: rdmads, which are a, b and c unless $nodes has others. They have $dir/table
+# or another one, or agree by an etcd (tests/etcd/servers_by_etcd.sh).
 # shellcheck shell=bash disable=SC2034,SC2154 # lib.sh's variables, and the test's
 python=python3
 python3 -c 'import redis' 2>/dev/null || [[ ! -x /usr/bin/python3 ]] || python=/usr/bin/python3
 
-nodes=(a b c)
+[[ ${nodes-} ]] || nodes=(a b c)
+# The ports: for each node its own, then that of Redis's protocol, then memcached's; and others.
 mapfile -t ports < <(python3 -c '
-import socket
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(9)]
-print(*(s.getsockname()[1] for s in held), sep="\n")')
+import socket, sys
+held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
+print(*(s.getsockname()[1] for s in held), sep="\n")' $((3 * ${#nodes[@]} + 4)))
+pids=()
 
-# settings NODE NUMBER TABLE [LINE...]: without a table each node has its own file; $state: it keeps what was served.
+# settings NODE NUMBER TABLE [LINE...]: without a table each node has its own file, or agrees as $engine says, by the etcd at
+# ${urls[NUMBER]}; $state: it keeps what was served.
 settings() {
-	local node=$1 number=$2 table=${3:-$dir/$1.table} keeps=''
+	local node=$1 number=$2 by="table = \"${3:-$dir/$1.table}\";" keeps=''
 	shift 3
+	[[ ! ${engine-} ]] || by="$engine endpoints = [\"${urls[number]}\"];"
 	[[ ! ${state-} ]] || keeps="state = \"$dir/$node.state\";"
 	cat >"$dir/$node.conf" <<-CONF
 		listen = ["tcp://127.0.0.1:${ports[number]}"];
 		unix_socket = "$dir/$node.rdmad";
 		control = { socket = "$dir/$node.sock"; };
 		workers = ${workers:-1};
-		kv = { memory = "32M"; };
-		resp = { listen = ["127.0.0.1:${ports[number + 3]}"]; scripts = true; };
-		memcached = { listen = ["127.0.0.1:${ports[number + 6]}"]; };
-		cluster = { table = "$table"; node = "$node"; $keeps };
+		kv = { memory = "${memory:-32M}"; };
+		resp = { listen = ["127.0.0.1:${ports[number + ${#nodes[@]}]}"]; scripts = true; };
+		memcached = { listen = ["127.0.0.1:${ports[number + 2 * ${#nodes[@]}]}"]; };
+		cluster = { $by node = "$node"; $keeps };
 	CONF
 	printf '%s\n' "$@" >>"$dir/$node.conf"
 }
 
-# start_node NUMBER [TABLE]: it, as ${pids[NUMBER]}; await_node NUMBER: until it serves.
-start_node() {
+# start NUMBER [TABLE]: it, as ${pids[NUMBER]}; await NUMBER: until it has begun.
+start() {
 	local node=${nodes[$1]}
 	settings "$node" "$1" "${2-}"
 	"$rdmad" -c "$dir/$node.conf" >>"$dir/$node.log" 2>&1 &
 	pids[$1]=$!
 	clients+=("${pids[$1]}")
 }
-await_node() {
+await() {
 	local node=${nodes[$1]} pid=${pids[$1]}
 	settled() { "$rdmactl" --control "$dir/$node.sock" status >/dev/null 2>&1 || ended "$pid"; }
 	wait_for "the start of $node" settled
 	ended "$pid" && { cat "$dir/$node.log" >&2; give_up "$node does not start"; }
 }
 
-# start [TABLE]: all of them.
-start() {
+# start_all [TABLE]: until they have begun.
+start_all() {
 	local i
 	rm -f "$dir"/?.log
-	pids=()
-	for i in 0 1 2; do start_node $i "${1-}"; done
-	for i in 0 1 2; do await_node $i; done
+	for i in "${!nodes[@]}"; do start "$i" "${1-}"; done
+	for i in "${!nodes[@]}"; do await "$i"; done
 }
 
-stop() {
+# stop_all [PATTERN]: no log has errors, or the pattern.
+stop_all() {
+	local node
 	kill -TERM "${pids[@]}"
 	wait "${pids[@]}"
 	for node in "${nodes[@]}"; do
-		grep -E 'ERROR|Sanitizer' "$dir/$node.log" && fail "$node's log"
+		grep -E "ERROR|Sanitizer${1:+|$1}" "$dir/$node.log" && fail "$node's log"
 	done
 }
 
 specs=()
-for i in 0 1 2; do specs+=("${nodes[i]}=127.0.0.1:${ports[i]},resp=127.0.0.1:${ports[i + 3]}"); done
+for i in "${!nodes[@]}"; do specs+=("${nodes[i]}=127.0.0.1:${ports[i]},resp=127.0.0.1:${ports[i + ${#nodes[@]}]}"); done
 "$rdmactl" cluster make --name test "${specs[@]}" >"$dir/table" || give_up "no table"
 
 reload() { "$rdmactl" --control "$dir/$1.sock" reload >"$dir/out" 2>"$dir/err"; }

@@ -4,55 +4,9 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need etcd etcdctl jq python3
-
-nodes=(a b c d)
-mapfile -t ports < <(python3 -c '
-import socket
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(10)]
-print(*(s.getsockname()[1] for s in held), sep="\n")')
-url=http://127.0.0.1:${ports[8]}
-pids=()
-
-start_etcd() {
-	etcd --data-dir "$dir/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" \
-		--listen-peer-urls "http://127.0.0.1:${ports[9]}" >>"$dir/etcd.log" 2>&1 &
-	etcd=$!
-	clients+=("$etcd")
-}
-
-# start NUMBER [STATE]
-start() {
-	local node=${nodes[$1]}
-	cat >"$dir/$node.conf" <<-CONF
-		listen = ["tcp://127.0.0.1:${ports[$1]}"];
-		unix_socket = "$dir/$node.rdmad";
-		control = { socket = "$dir/$node.sock"; };
-		workers = 2;
-		services = ["kv", "resp"];
-		kv = { memory = "64M"; };
-		resp = { listen = ["127.0.0.1:${ports[$1 + 4]}"]; };
-		cluster = { engine = "etcd"; endpoints = ["$url"]; name = "kv"; node = "$node"; period = "4s"; spread_after = "5s";
-			state = "$dir/$node.state"; };
-	CONF
-	"$rdmad" -c "$dir/$node.conf" >>"$dir/$node.log" 2>&1 &
-	pids[$1]=$!
-	clients+=("${pids[$1]}")
-}
-
-show() { "$rdmactl" cluster show --name kv --etcd "$url" "$@" 2>>"$dir/show.err"; }
-# of NODE MEMBER: what etcd has of a node.
-of() { show --json | jq -r --arg node "$1" ".nodes[] | select(.node == \$node).$2"; }
-# says NUMBER MEMBER: what a server says of its engine.
-says() { "$rdmactl" --control "$dir/${nodes[$1]}.sock" status --json 2>/dev/null | jq -r ".engine.$2"; }
-apply() { "$rdmactl" cluster apply "$1" --etcd "$url" >"$dir/out" 2>"$dir/err"; }
-# plan WORD...: the next table of the one that is there, in $dir/next
-plan() { show --text >"$dir/now" && "$rdmactl" cluster plan "$dir/now" "$@" >"$dir/next" 2>/dev/null; }
-# change WORD...: plan and apply, until nothing is in the way of it.
-change() {
-	changed() { plan "$@" && apply "$dir/next"; }
-	wait_for "a table after: $*" changed "$@"
-}
-
+nodes=(a b c d) memory=64M
+# shellcheck source=tests/etcd/servers_by_etcd.sh
+. "$(dirname "$0")/servers_by_etcd.sh"
 start_etcd
 put_key() { etcdctl --endpoints "$url" put "/rdmad/$1" "$2" >/dev/null 2>"$dir/err"; }
 wait_for "etcd" put_key begin 1
@@ -104,10 +58,7 @@ for n in {1..5}; do
 done
 
 for i in 0 1 2 3; do start $i; done
-serves() { [[ $(says "$1" state) == beating ]]; }
 for i in 0 1 2 3; do wait_for "${nodes[i]} as a member" serves $i; done
-specs=()
-for i in 0 1 2 3; do specs+=("${nodes[i]}=127.0.0.1:${ports[i]},resp=127.0.0.1:${ports[i + 4]}"); done
 "$rdmactl" cluster make --name kv "${specs[@]:0:3}" >"$dir/first"
 apply "$dir/first" || fail "apply of the first table"
 first_serve() { show --json | jq -e '[.nodes[] | select(.state == "member" and .epoch >= 1)] | length == 3' >/dev/null; }
@@ -180,7 +131,5 @@ grep -q "that cannot go: no node that is to get them is a member" "$dir/wait.err
 kill -TERM "$history"
 wait "$history" || { cat "$dir/history.log" >&2; fail "native clients saw what they must not see"; }
 cat "$dir/history"
-kill -TERM "${pids[@]}"
-wait "${pids[@]}"
-for node in "${nodes[@]}"; do grep -E '^error|ERROR|Sanitizer' "$dir/$node.log" && fail "$node's log"; done
+stop_all '^error'
 conclude

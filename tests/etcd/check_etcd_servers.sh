@@ -5,37 +5,30 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need etcd etcdctl jq openssl python3
-
-nodes=(a b c)
-mapfile -t ports < <(python3 -c '
-import socket
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(10)]
-print(*(s.getsockname()[1] for s in held), sep="\n")')
-url=http://127.0.0.1:${ports[6]}
-pids=()
+# shellcheck source=tests/etcd/servers_by_etcd.sh
+. "$(dirname "$0")/servers_by_etcd.sh"
+engine+=" user = \"rdmad\"; password_file = \"$dir/password\";"
+as+=(--user rdmad --password-file "$dir/password")
+apply_options=(--empty)
+tls=127.0.0.1:${ports[11]}
 
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=etcd -addext subjectAltName=IP:127.0.0.1 -keyout "$dir/tls.key" \
 	-out "$dir/tls.pem" 2>"$dir/err" || give_up "no certificate: $(cat "$dir/err")"
 # A token is good for two seconds in which nobody shows it.
-start_etcd() {
-	etcd --data-dir "$dir/etcd" --listen-client-urls "$url,https://127.0.0.1:${ports[8]}" --advertise-client-urls "$url" \
-		--listen-peer-urls "http://127.0.0.1:${ports[7]}" --cert-file "$dir/tls.pem" --key-file "$dir/tls.key" \
-		--auth-token-ttl 2 >>"$dir/etcd.log" 2>&1 &
-	etcd=$!
-	clients+=("$etcd")
-}
+etcd_options=(--listen-client-urls "$url,https://$tls" --cert-file "$dir/tls.pem" --key-file "$dir/tls.key"
+	--auth-token-ttl 2)
 
 # As rdmad-cluster(7) has it. Where there is no stunnel, all go without TLS. One has an address where nobody is, too.
-urls=("$url" "$url" "http://127.0.0.1:1\", \"$url")
+urls[2]="http://127.0.0.1:1\", \"$url"
 if command -v stunnel >/dev/null; then
-	urls[1]=http://127.0.0.1:${ports[9]}
+	urls[1]=http://127.0.0.1:${ports[12]}
 	cat >"$dir/stunnel.conf" <<-CONF
 		foreground = yes
 		pid =
 		[etcd]
 		client = yes
-		accept = 127.0.0.1:${ports[9]}
-		connect = 127.0.0.1:${ports[8]}
+		accept = 127.0.0.1:${ports[12]}
+		connect = $tls
 		CAfile = $dir/tls.pem
 		verifyChain = yes
 		checkIP = 127.0.0.1
@@ -44,42 +37,9 @@ if command -v stunnel >/dev/null; then
 	clients+=("$!")
 fi
 
-# start NUMBER [STATE]
-start() {
-	local node=${nodes[$1]}
-	cat >"$dir/$node.conf" <<-CONF
-		listen = ["tcp://127.0.0.1:${ports[$1]}"];
-		unix_socket = "$dir/$node.rdmad";
-		control = { socket = "$dir/$node.sock"; };
-		workers = 2;
-		services = ["kv", "resp"];
-		kv = { memory = "32M"; };
-		resp = { listen = ["127.0.0.1:${ports[$1 + 3]}"]; };
-		cluster = { engine = "etcd"; endpoints = ["${urls[$1]}"]; name = "kv"; node = "$node"; period = "4s"; spread_after = "5s";
-			state = "$dir/$node.state"; user = "rdmad"; password_file = "$dir/password"; };
-	CONF
-	"$rdmad" -c "$dir/$node.conf" >>"$dir/$node.log" 2>&1 &
-	pids[$1]=$!
-	clients+=("${pids[$1]}")
-}
-
-as=(--etcd "$url" --user rdmad --password-file "$dir/password")
-show() { "$rdmactl" cluster show --name kv "${as[@]}" "$@" 2>>"$dir/show.err"; }
-# of NODE MEMBER: what etcd has of a node.
-of() { show --json | jq -r --arg node "$1" ".nodes[] | select(.node == \$node).$2"; }
 epoch() { show --json | jq -r .epoch; }
-# says NUMBER MEMBER: what a server says of its engine.
-says() { "$rdmactl" --control "$dir/${nodes[$1]}.sock" status --json 2>/dev/null | jq -r ".engine.$2"; }
 # all_serve EPOCH: every node serves by that table, or a later one.
 all_serve() { show --json | jq -e --argjson epoch "$1" 'all(.nodes[]; .state == "member" and .epoch >= $epoch and .waits_for == 0)' >/dev/null; }
-apply() { "$rdmactl" cluster apply --empty "$1" "${as[@]}" >"$dir/out" 2>"$dir/err"; }
-# plan WORD...: the next table of the one that is there, in $dir/next
-plan() { show --text >"$dir/now" && "$rdmactl" cluster plan "$dir/now" "$@" >"$dir/next" 2>/dev/null; }
-# change WORD...: plan and apply, until nothing is in the way of it.
-change() {
-	changed() { plan "$@" && apply "$dir/next"; }
-	wait_for "a table after: $*" changed "$@"
-}
 
 # The user of etcd and its rights are made as rdmad-cluster(7) has it.
 admin() { ETCDCTL_API=3 etcdctl --endpoints "$url" "$@" >>"$dir/etcdctl.log" 2>&1; }
@@ -90,8 +50,7 @@ wait_for "etcd" admin endpoint health
 	admin role grant-permission rdmad --prefix=true readwrite /rdmad/kv/ && admin user grant-role rdmad rdmad; } ||
 	{ cat "$dir/etcdctl.log" >&2; give_up "no users of etcd"; }
 for i in 0 1 2; do start $i; done
-serves() { [[ $(says "$1" state) == "$2" ]]; }
-for i in 0 1 2; do wait_for "${nodes[i]} as a member" serves $i beating; done
+for i in 0 1 2; do wait_for "${nodes[i]} as a member" serves $i; done
 # From here on it wants the password.
 admin auth enable || give_up "no users of etcd: $(cat "$dir/etcdctl.log")"
 refuses() { ends 3 "$1" "$rdmactl" cluster show --etcd "$url" "${@:2}"; }
@@ -99,12 +58,10 @@ refuses "status 400: etcdserver: user name is empty" --name kv
 echo wrong >"$dir/wrong"
 refuses "status 400: etcdserver: authentication failed, invalid user ID or password" --name kv --user rdmad --password-file "$dir/wrong"
 refuses "status 403: etcdserver: permission denied" --name other --user rdmad --password-file "$dir/password"
-ends 2 "TLS is not spoken here: have stunnel speak it" "$rdmactl" cluster show --etcd "https://127.0.0.1:${ports[8]}"
+ends 2 "TLS is not spoken here: have stunnel speak it" "$rdmactl" cluster show --etcd "https://$tls"
 "$rdmactl" cluster show --name kv "${as[@]}" >"$dir/out" 2>"$dir/err"
 [[ $? == 4 ]] && grep -q 'has no table of cluster kv' "$dir/err" || fail "show without a table"
 
-specs=()
-for i in 0 1 2; do specs+=("${nodes[i]}=127.0.0.1:${ports[i]},resp=127.0.0.1:${ports[i + 3]}"); done
 "$rdmactl" cluster make --name kv "${specs[@]}" >"$dir/first"
 apply "$dir/first" || fail "apply of the first table"
 wait_for "the first table" all_serve 1
@@ -136,12 +93,12 @@ kill -KILL "${pids[2]}"
 wait "${pids[2]}" 2>/dev/null
 wait_for "c out, and its slots elsewhere" spread c
 start 2
-wait_for "c again" serves 2 beating
+wait_for "c again" serves 2
 
 # The same node a second time, by its state: no.
 cp "$dir/c.conf" "$dir/twice.conf"
 sed -i -e 's/control = .*/control = { socket = "'"${dir//\//\\/}"'\/twice.sock"; };/' -e 's/^listen = .*/listen = ["tcp:\/\/127.0.0.1:0"];/' \
-	-e '/^unix_socket/d' -e 's/^services.*/services = ["kv"];/' -e '/^resp/d' "$dir/twice.conf"
+	-e '/^unix_socket/d' -e '/^resp/d' -e '/^memcached/d' "$dir/twice.conf"
 "$rdmad" -c "$dir/twice.conf" >"$dir/twice.log" 2>&1 && fail "a node ran twice"
 grep -q 'another rdmad is this node' "$dir/twice.log" || { cat "$dir/twice.log"; fail "a node twice"; }
 
@@ -149,7 +106,7 @@ grep -q 'another rdmad is this node' "$dir/twice.log" || { cat "$dir/twice.log";
 kill -STOP "${pids[1]}"
 wait_for "b out, and its slots elsewhere" spread b
 kill -CONT "${pids[1]}"
-wait_for "b again" serves 1 beating
+wait_for "b again" serves 1
 logged "invalid auth token" "$dir/b.log" # which was asked for again
 change add
 wait_for "slots of all" all_serve "$(epoch)"
@@ -178,10 +135,9 @@ kill -TERM "$history"
 wait "$history" || { cat "$dir/history.log" >&2; fail "native clients saw what they must not see"; }
 cat "$dir/history"
 
-kill -TERM "${pids[1]}" "${pids[2]}"
-wait "${pids[1]}" "${pids[2]}"
+unset 'pids[0]'
+stop_all '^error'
 # It was started twice; and says of an address once that nobody is there, until another one answers.
 said=$(grep -c "http://127.0.0.1:1: it cannot be reached" "$dir/c.log")
 ((said > 0 && said <= 2 + $(grep -c "engine: $url answers" "$dir/c.log"))) || fail "a fault is said $said times"
-for node in "${nodes[@]}"; do grep -E '^error|ERROR|Sanitizer' "$dir/$node.log" && fail "$node's log"; done
 conclude
