@@ -225,7 +225,7 @@ static void group_completed(struct conn_group *group, const struct fabric_comple
 	if (unlikely(c->status == FABRIC_PEER_LOST && conn))
 		conn_close(conn, -ETIMEDOUT, "the peer's host does not answer");
 	else if (unlikely(c->status != FABRIC_OK && c->status != FABRIC_FLUSHED && conn))
-		conn_close(conn, -EIO, "%s", fabric_status_text(c->status));
+		conn_close(conn, c->status == FABRIC_LINK_DOWN ? -ENETDOWN : -EIO, "%s", fabric_status_text(c->status));
 	switch (c->id & CONN_ID_MASK) {
 	case CONN_ID_RECEIVE:
 		if (likely(c->status == FABRIC_OK && conn)) {

@@ -548,13 +548,16 @@ const char *fabric_status_text(enum fabric_status status)
 	case FABRIC_FLUSHED:
 		return "flushed, the connection ended first";
 	case FABRIC_LOCAL_ERROR:
-		return "local length or protection error";
+		return "this side could not send or receive: a length or protection error, or its RDMA device has lost "
+		       "the address or the route: see rdmactl doctor";
 	case FABRIC_REMOTE_ACCESS:
 		return "remote access refused";
 	case FABRIC_REMOTE_ERROR:
 		return "the peer could not take the message";
 	case FABRIC_PEER_LOST:
 		return "the peer does not answer";
+	case FABRIC_LINK_DOWN:
+		return "the link of this side's RDMA device is down: see rdma link, ip link";
 	}
 	return "unknown";
 }

@@ -98,11 +98,12 @@ enum fabric_opcode {
 
 enum fabric_status {
 	FABRIC_OK,
-	FABRIC_FLUSHED,       /* the endpoint went to error or was disconnected first */
-	FABRIC_LOCAL_ERROR,   /* a receive too short, a local range not registered */
+	FABRIC_FLUSHED,     /* the endpoint went to error or was disconnected first */
+	FABRIC_LOCAL_ERROR, /* a receive too short, a local range not registered; verbs: the address or route is gone */
 	FABRIC_REMOTE_ACCESS, /* key, range or right refused by the target */
 	FABRIC_REMOTE_ERROR,  /* the target could not take it (its receive was too short) */
 	FABRIC_PEER_LOST,     /* retries exhausted: the host does not answer */
+	FABRIC_LINK_DOWN,     /* the device could not send: its port is down */
 };
 
 struct fabric_config {

@@ -239,6 +239,22 @@ START_TEST(port_events_are_no_loss)
 }
 END_TEST
 
+/* A device says of its link what it says of memory, too: the state of the port tells. */
+START_TEST(lost_link_is_named)
+{
+	struct fabric_wr wr;
+	struct loss l;
+
+	loss_open(&l);
+	ck_assert_int_eq(break_it("link_down"), 0);
+	wr = wr_local(FABRIC_SEND, 7, &l.mine, 0, 8);
+	post(l.p.c, &wr);
+	done_expect(&l.p, &l.p.client, l.p.c, 7, FABRIC_SEND, FABRIC_LINK_DOWN);
+	event_expect(&l.p, &l.p.client, l.p.c, FABRIC_DISCONNECTED);
+	loss_close(&l);
+}
+END_TEST
+
 Suite *loss_suite(void)
 {
 	Suite *s = suite_create("loss");
@@ -255,5 +271,6 @@ Suite *loss_suite(void)
 	tcase_add_test(t, lost_device_comes_back);
 	tcase_add_test(t, lost_connection_manager_is_quiet);
 	tcase_add_test(t, port_events_are_no_loss);
+	tcase_add_test(t, lost_link_is_named);
 	return s;
 }

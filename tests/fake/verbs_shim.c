@@ -25,6 +25,7 @@ struct shim_cq shim_cqs[SHIM_OBJECTS];
 struct ibv_srq *shim_srqs[SHIM_OBJECTS];
 
 static struct ibv_context_ops real; /* one provider's: all devices are Soft-RoCE */
+static int (*real_query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t pinned;
 static _Atomic unsigned long dropped;
@@ -374,6 +375,9 @@ static int poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
 	if (n == max)
 		return n;
 	got = real.poll_cq(cq, max - n, wc + n);
+	for (int i = n; i < n + got && shim_cut(); i++)
+		if (wc[i].status == IBV_WC_SUCCESS && !(wc[i].opcode & IBV_WC_RECV))
+			wc[i].status = IBV_WC_LOC_QP_OP_ERR;
 	return got < 0 ? got : n + got;
 }
 
@@ -525,6 +529,15 @@ SHIM_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 /*
  * Devices and connections.
  */
+static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
+{
+	int rc = real_query_port(context, port, attr, size);
+
+	if (shim_cut())
+		attr->state = IBV_PORT_DOWN;
+	return rc;
+}
+
 SHIM_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	struct ibv_context *context = SHIM_NEXT(ibv_open_device)(device);
@@ -538,6 +551,8 @@ SHIM_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	context->ops.post_send = post_send;
 	context->ops.post_recv = post_recv;
 	context->ops.post_srq_recv = post_srq_recv;
+	real_query_port = verbs_get_ctx(context)->query_port;
+	verbs_get_ctx(context)->query_port = query_port;
 	if (shim_on(SHAPE_iwarp))
 		context->device->transport_type = IBV_TRANSPORT_IWARP;
 	if (shim_on(SHAPE_events) || shim_on(SHAPE_file) || shim_on(SHAPE_last_wqe))

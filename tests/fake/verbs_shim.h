@@ -72,6 +72,7 @@ extern struct ibv_srq *shim_srqs[SHIM_OBJECTS];
 
 /* verbs_shim_events.c */
 bool shim_gone(void); /* the device was taken away */
+bool shim_cut(void);  /* its link is down */
 void shim_watch_context(struct ibv_context *context);
 /* Around calls that tell the kernel the context's descriptors, and the channel's (NULL: none): these are its own. */
 void shim_kernel_begin(struct ibv_context *context, struct ibv_comp_channel *channel);

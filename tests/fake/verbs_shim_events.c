@@ -37,11 +37,16 @@ static struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ibv_context *the_context;
 static int epoll = -1;
-static _Atomic bool gone, cm_fails;
+static _Atomic bool gone, cut, cm_fails;
 
 bool shim_gone(void)
 {
 	return gone;
+}
+
+bool shim_cut(void)
+{
+	return cut;
 }
 
 static void nonblock(int fd)
@@ -383,6 +388,11 @@ static void do_port_active(int which)
 	shim_async(IBV_EVENT_PORT_ACTIVE, (void *)(uintptr_t)(which ? which : 1));
 }
 
+static void do_link_down(int which)
+{
+	cut = true;
+}
+
 static void do_gone(int which)
 {
 	pthread_mutex_lock(&lock);
@@ -410,6 +420,7 @@ static const struct {
 	{"fatal", do_fatal, "DEVICE_FATAL"},
 	{"port_err", do_port_err, "[=PORT] PORT_ERR"},
 	{"port_active", do_port_active, "[=PORT] PORT_ACTIVE"},
+	{"link_down", do_link_down, "no port is active, and what is sent fails as with Soft-RoCE"},
 	{"gone", do_gone, "the device is taken away: descriptors fail for ever, calls answer EIO, nothing completes"},
 	{"cm_error", do_cm_error, "rdma_get_cm_event fails from now on"},
 };

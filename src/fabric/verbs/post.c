@@ -479,7 +479,15 @@ int verbs_post_bind(struct verbs_endpoint *ep, struct ibv_mw *mw, uint32_t rkey,
 /*
  * Completions.
  */
-static enum fabric_status verbs_status(enum ibv_wc_status status, enum fabric_opcode opcode)
+static bool verbs_link_is_down(const struct verbs_endpoint *ep)
+{
+	struct ibv_port_attr attr;
+
+	return ibv_query_port(ep->id->verbs, ep->id->port_num, &attr) == 0 && attr.state != IBV_PORT_ACTIVE;
+}
+
+static enum fabric_status verbs_status(const struct verbs_endpoint *ep, enum ibv_wc_status status,
+				       enum fabric_opcode opcode)
 {
 	switch (status) {
 	case IBV_WC_SUCCESS:
@@ -497,6 +505,10 @@ static enum fabric_status verbs_status(enum ibv_wc_status status, enum fabric_op
 	case IBV_WC_RETRY_EXC_ERR:
 	case IBV_WC_RNR_RETRY_EXC_ERR:
 		return FABRIC_PEER_LOST;
+	case IBV_WC_LOC_QP_OP_ERR: /* Soft-RoCE says so of a packet that it cannot send, and of memory, too */
+	case IBV_WC_FATAL_ERR:
+	case IBV_WC_GENERAL_ERR:
+		return verbs_link_is_down(ep) ? FABRIC_LINK_DOWN : FABRIC_LOCAL_ERROR;
 	default:
 		return FABRIC_LOCAL_ERROR;
 	}
@@ -599,7 +611,7 @@ static int verbs_complete(struct verbs_cq *cq, const struct ibv_wc *wc, struct f
 	}
 	*out = (struct fabric_completion){.endpoint = &ep->base, .context = ep->context};
 	deliver = verbs_done(cq, ep, wc, out);
-	out->status = verbs_status(wc->status, out->opcode);
+	out->status = verbs_status(ep, wc->status, out->opcode);
 	if (unlikely(wc->status != IBV_WC_SUCCESS)) {
 		if (ep->state == VERBS_LIVE && wc->status != IBV_WC_WR_FLUSH_ERR)
 			log_debug("verbs", "endpoint %u: %s, vendor error %u", ep->generation,
