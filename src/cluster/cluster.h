@@ -65,6 +65,12 @@ struct cluster_table {
 					* or has said since that it serves it */
 };
 
+/* The owner of a slot when it has gone where it is to go. */
+static inline unsigned cluster_next_owner(const struct cluster_table *table, unsigned slot)
+{
+	return table->to[slot] ? table->to[slot] - 1u : table->owner[slot];
+}
+
 /* "native", "resp", "metrics"; CLUSTER_KINDS for others. */
 const char *cluster_kind_name(enum cluster_kind kind);
 enum cluster_kind cluster_kind_find(const char *name);
@@ -185,6 +191,8 @@ int cluster_entry_parse(const char *text, size_t length, struct cluster_entry *o
 void cluster_entry_print(const struct cluster_entry *entry, char text[static CLUSTER_VALUE_MAX]);
 /* The node serves no slot that the table of this epoch gives to others. NULL: nothing is known of it. */
 bool cluster_entry_settled(const struct cluster_entry *entry, uint64_t epoch);
+/* The node may give slots and get them. NULL: nothing is known of it. */
+bool cluster_entry_is_member(const struct cluster_entry *entry);
 
 /*
  * move.c: a node gets slots with their values. A session is one move of some slots from their owner, the donor, which
@@ -310,7 +318,7 @@ struct cluster_step {
 	uint8_t slots[CLUSTER_SLOT_BYTES];
 };
 
-/* The step to take now, of the target behind the one that *step has, which takes its turn; false: none. */
+/* The step to take now; false: none. Targets take turns: it goes to the next one behind the target of *step. */
 bool cluster_member_step(const struct cluster_member *member, struct cluster_step *step);
 /* Whether this node still serves its slots, which are to go there, to the same start of the target. */
 bool cluster_member_holds(const struct cluster_member *member, const struct cluster_step *step);

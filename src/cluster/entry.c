@@ -86,6 +86,11 @@ bool cluster_entry_settled(const struct cluster_entry *entry, uint64_t epoch)
 	return entry && (entry->out || (*entry->boot && entry->epoch >= epoch));
 }
 
+bool cluster_entry_is_member(const struct cluster_entry *entry)
+{
+	return entry && entry->revision && *entry->boot && !entry->out;
+}
+
 const struct cluster_entry *cluster_view_find(const struct cluster_view *view, const char *node)
 {
 	unsigned low = 0, high = view->members;

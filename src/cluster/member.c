@@ -275,10 +275,10 @@ static void take_own(struct cluster_member *m, const struct cluster_view *view, 
 		m->own.revision = 0;
 }
 
-/* Whether the entry is that of a start of a node that may get slots. */
+/* Whether a member is that start of its node. */
 static bool is_start(const struct cluster_entry *entry, const char *boot)
 {
-	return entry && entry->revision && !entry->out && strcmp(entry->boot, boot) == 0;
+	return cluster_entry_is_member(entry) && strcmp(entry->boot, boot) == 0;
 }
 
 /* The table is there, or what an attempt compares has changed, so that none can be carried out any more. All attempts
@@ -511,7 +511,7 @@ bool cluster_member_step(const struct cluster_member *m, struct cluster_step *st
 	for (unsigned i = 0; i < m->table.count && !slots; i++) {
 		unsigned target = (first + i) % m->table.count;
 
-		if (!m->seen[target].revision || m->seen[target].out || !*m->seen[target].boot)
+		if (!cluster_entry_is_member(&m->seen[target]))
 			continue;
 		memset(step->slots, 0, sizeof(step->slots));
 		for (unsigned slot = 0; slot < CLUSTER_SLOTS && slots < CLUSTER_STEP; slot++) {

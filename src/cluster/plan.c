@@ -85,8 +85,8 @@ int cluster_plan(const struct cluster_table *now, const struct cluster_node *nod
 	for (unsigned i = 0; i < now->count; i++)
 		place[i] = cluster_find(out, now->node[i].name);
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
-		unsigned owner = now->to[slot] ? now->to[slot] - 1u : now->owner[slot],
-			 old = owner == CLUSTER_ABSENT ? CLUSTER_NODES : place[owner];
+		unsigned owner = cluster_next_owner(now, slot);
+		unsigned old = owner == CLUSTER_ABSENT ? CLUSTER_NODES : place[owner];
 
 		out->owner[slot] = old == CLUSTER_NODES ? CLUSTER_ABSENT : (uint16_t)old;
 	}
@@ -151,7 +151,7 @@ static bool same_owner(const struct cluster_table *now, const struct cluster_tab
 		       : strcmp(now->node[old].name, next->node[owner].name) == 0;
 }
 
-/* Whether a node of `next` is one of those of `now`. */
+/* Whether a node of `next` is in `now`, and `which` has it. */
 static bool node_is(const struct cluster_table *now, const bool which[static CLUSTER_NODES],
 		    const struct cluster_table *next, unsigned node)
 {
@@ -207,7 +207,7 @@ int cluster_keep_values(const struct cluster_table *now, const bool lives[static
 			struct cluster_table *next)
 {
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
-		unsigned old = now->owner[slot], to = next->to[slot] ? next->to[slot] - 1u : next->owner[slot];
+		unsigned old = now->owner[slot], to = cluster_next_owner(next, slot);
 		int at;
 
 		next->to[slot] = 0;

@@ -18,8 +18,13 @@ static const char *cluster_name = "rdmad", *table_file, *etcd_urls, *etcd_user, 
 static uint64_t resp_port, metrics_port;
 static bool as_text, as_empty, waits;
 
+#define NAME_OPTION                                                                                                    \
+	{                                                                                                              \
+		"name", 0, CTL_TEXT, &cluster_name, "NAME", "name of the cluster, rdmad by default"                    \
+	}
+
 static const struct ctl_option make_options[] = {
-	{"name", 0, CTL_TEXT, &cluster_name, "NAME", "name of the cluster, rdmad by default"},
+	NAME_OPTION,
 	{"resp-port", 0, CTL_NUMBER, &resp_port, "PORT", "where nodes answer Redis's clients", .min = 1, .max = 65535},
 	{"metrics-port", 0, CTL_NUMBER, &metrics_port, "PORT", "where nodes have metrics", .min = 1, .max = 65535},
 	{NULL},
@@ -49,14 +54,11 @@ static const struct ctl_option apply_options[] = {
 	ETCD_OPTIONS, {"empty", 0, CTL_FLAG, &as_empty, NULL, "give slots on at once, without their values"}, {NULL}};
 
 static const struct ctl_option drain_options[] = {
-	ETCD_OPTIONS,
-	{"name", 0, CTL_TEXT, &cluster_name, "NAME", "name of the cluster, rdmad by default"},
-	{"wait", 0, CTL_FLAG, &waits, NULL, "until the node has no slot"},
-	{NULL}};
+	ETCD_OPTIONS, NAME_OPTION, {"wait", 0, CTL_FLAG, &waits, NULL, "until the node has no slot"}, {NULL}};
 
 static const struct ctl_option show_options[] = {
 	ETCD_OPTIONS,
-	{"name", 0, CTL_TEXT, &cluster_name, "NAME", "name of the cluster, rdmad by default"},
+	NAME_OPTION,
 	{"text", 0, CTL_FLAG, &as_text, NULL, "the table itself, as cluster plan takes it"},
 	{NULL}};
 
@@ -480,12 +482,10 @@ static const char *state_of(const struct cluster_entry *entry)
 	return !entry || !entry->revision ? "absent" : entry->out ? "out" : !*entry->boot ? "unknown" : "member";
 }
 
-/* A node of `now` that may give slots and get them. */
+/* Whether a node of `now` is one. */
 static bool is_member(const struct cluster_view *view, unsigned node)
 {
-	const struct cluster_entry *entry = cluster_view_find(view, now.node[node].name);
-
-	return entry && *entry->boot && !entry->out;
+	return cluster_entry_is_member(cluster_view_find(view, now.node[node].name));
 }
 
 static int fail_no_table(const char *name)
@@ -621,11 +621,6 @@ static int command_apply(const struct ctl_arguments *arguments)
 	return rc;
 }
 
-static unsigned owner_to_be(unsigned slot)
-{
-	return now.to[slot] ? now.to[slot] - 1u : now.owner[slot];
-}
-
 /* The plan without a node, into `next`: an exit status. Nodes that are no members, or are being drained, get nothing
  * either; what the former have stays theirs, and all stay listed. */
 static int plan_without(const char *name, const struct cluster_view *view)
@@ -641,9 +636,12 @@ static int plan_without(const char *name, const struct cluster_view *view)
 		return CTL_NOT_FOUND;
 	}
 	cluster_count(&now, has);
-	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
-		if (owner_to_be(slot) != CLUSTER_ABSENT)
-			keeps[owner_to_be(slot)]++;
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+		unsigned owner = cluster_next_owner(&now, slot);
+
+		if (owner != CLUSTER_ABSENT)
+			keeps[owner]++;
+	}
 	for (unsigned i = 0; i < now.count; i++) {
 		if (i != at && is_member(view, i) && (keeps[i] || !has[i]))
 			left[count++] = now.node[i];
@@ -657,7 +655,7 @@ static int plan_without(const char *name, const struct cluster_view *view)
 		if (cluster_find(&next, now.node[i].name) == CLUSTER_NODES)
 			rc = cluster_add(&next, &now.node[i]);
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS && rc == 0; slot++) {
-		unsigned owner = owner_to_be(slot);
+		unsigned owner = cluster_next_owner(&now, slot);
 
 		if (owner != CLUSTER_ABSENT && owner != at && !is_member(view, owner))
 			next.owner[slot] = (uint16_t)cluster_find(&next, now.node[owner].name);
@@ -679,7 +677,6 @@ static const char *drain_fault(const struct cluster_view *view, unsigned node)
 /* Until the node has no slot, or somebody withdraws that, or none can go. */
 static int await_drain(const char *name, struct etcd_answer *answer)
 {
-	static const struct cluster_txn look;
 	unsigned counts[CLUSTER_NODES], last = CLUSTER_SLOTS + 1;
 	uint64_t went = 0, able = time_now();
 	int rc = CTL_OK;
@@ -720,9 +717,7 @@ static int await_drain(const char *name, struct etcd_answer *answer)
 		}
 		usleep(DRAIN_LOOK / TIME_US);
 		etcd_answer_free(answer);
-		rc = ask_etcd(cluster_name, &look, answer);
-		if (rc == CTL_OK)
-			rc = take_table(&answer->view);
+		rc = look_at(cluster_name, answer);
 	}
 	return rc == CTL_OK ? CTL_FAILED : rc;
 }
@@ -770,8 +765,7 @@ const struct ctl_command ctl_cluster_commands[] = {
 	 .local = true},
 	{"cluster targets", command_targets, "FILE", "the metrics addresses, as Prometheus reads them", NULL, 1, 1,
 	 .local = true},
-	{"cluster apply", command_apply, "FILE", "put a table into etcd, after the one that is there", apply_options, 1,
-	 1, .local = true},
+	{"cluster apply", command_apply, "FILE", "put the next table into etcd", apply_options, 1, 1, .local = true},
 	{"cluster drain", command_drain, "NODE", "have a node's slots go to the others, with their values",
 	 drain_options, 1, 1, .local = true},
 	{"cluster show", command_show, "", "the table in etcd, and what its nodes say", show_options, 0, 0,

@@ -507,7 +507,7 @@ struct mover_attr {
 	const char *cluster, *node, *boot; /* of this node */
 	const char *key_file;              /* of the key by which the other one admits this node; NULL: none */
 	uint64_t epoch;                    /* of the table that this node goes by */
-	uint8_t slots[CLUSTER_SLOTS / 8];
+	uint8_t slots[CLUSTER_SLOT_BYTES];
 	const struct service *service; /* whose keys they are */
 	void *shared;                  /* the service's */
 	void (*changed)(void *arg);    /* main thread: the state is another one */

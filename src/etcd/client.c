@@ -195,7 +195,7 @@ static int send_transaction(struct etcd *etcd)
 	return post_request(etcd, "/v3/kv/txn", etcd->body, request_answered);
 }
 
-/* Whether the end of a request is that of the one that is waited for, with status 200, or the other one. */
+/* Whether it is the request that is waited for, and has ended with status 200 or `other`. */
 static bool is_ours(struct etcd *etcd, struct evhttp_request *request, int other)
 {
 	int status = request ? evhttp_request_get_response_code(request) : 0;

@@ -162,8 +162,9 @@ struct service_item {
 struct service_moves {
 	/* `fd`: an eventfd that rises when there is something, behind sleep(). 0 or -errno. */
 	int (*open)(void *shared, const uint8_t *slots, int fd, struct service_source **out);
-	/* 1: an item, to be sent behind those before it, whose value is the caller's until release(); 0: there is none
-	 * now; -ESTALE, -ENOMEM: changes were missed, or all keys were deleted: begin anew, with another session. */
+	/* 1: an item, to be sent behind all items before it; its value is the caller's until release(). 0: there is
+	 * none now. -ESTALE, -ENOMEM: changes were missed, or all keys were deleted: begin anew, with another
+	 * session. */
 	int (*next)(struct service_source *source, struct service_item *out);
 	/* Take note of what changed, while there is no room to send it: often, as the store keeps few changes. 0, or
 	 * -errno as next(). */

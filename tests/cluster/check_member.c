@@ -171,8 +171,8 @@ struct world {
 		enum purpose purpose;
 		enum moment moment;
 		enum blow blow;
-		bool other;       /* hits not the one that asked */
-		unsigned percent; /* of those moments */
+		bool other;       /* hits another node than the asking one */
+		unsigned percent; /* of such moments */
 	} aim;
 	bool hasty; /* an operator */
 	bool late;  /* the request that is sent */
@@ -543,7 +543,7 @@ static void send_request(struct world *w, struct process *from, const struct clu
 static void delivered(struct world *w, void *arg, uint64_t to);
 static void strike_move(struct world *w, void *arg, uint64_t kind);
 
-/* The message goes to one of the connection's ends, behind those before it. */
+/* The message goes to one of the connection's ends, behind the messages before it. */
 static void send_message(struct world *w, unsigned conn, unsigned to, const struct message *message)
 {
 	struct conn *c = &w->conn[conn];

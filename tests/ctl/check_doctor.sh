@@ -108,6 +108,20 @@ test_waiting() {
 	doctor 0 --strict && put 'no JSON' /status.json && doctor 0 --strict && machine
 }
 
+# What a running daemon says of its engine. `agrees STATE HEARD_MS ASKED LOST NODES_OUT`
+agrees() {
+	printf 'cluster = {\n\tname = "kv";\n\tperiod = "60s";\n};\n' >>"$fake/programs/rdmad_-T"
+	jq -n --arg state "$1" --argjson n "[$2, $3, $4, $5]" '{engine: {state: $state, reason: "", endpoint: "http://h:1",
+		heard_ms: $n[0], asked: $n[1], lost: $n[2], nodes_out: $n[3]}}' >"$fake/status.json"
+}
+test_engine() {
+	machine
+	agrees beating 15000 9 3 0 && doctor 0 --strict && machine # it asks every 15 s
+	agrees beating 30001 9 3 0 && finds 3206 'http://h:1: 3 of 9 requests without an answer curl -sS http://h:1/health'
+	agrees beating 0 9 3 2 && finds 3207 '2 rdmactl cluster show --name kv --etcd http://h:1'
+	agrees looking 0 1 0 0 && severity=failure finds 3205 'looking: it waits'
+}
+
 test_namespace() {
 	machine
 	rm -r "$fake/sys/class/infiniband"
@@ -346,6 +360,7 @@ test_bundle() {
 
 test_rdma
 test_waiting
+test_engine
 test_namespace
 test_neighbours
 test_limits

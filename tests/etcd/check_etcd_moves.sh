@@ -1,6 +1,6 @@
 #!/bin/bash
 # check_etcd_moves.sh: slots move with their values between rdmads that agree by a real etcd, under load: a node joins, one is drained,
-# donor and target are killed in the midst, etcd is away. No key is lost but those of a node that died, and none has an old value.
+# donor and target are killed in the midst, etcd is away. No key is lost but the keys of a node that died, and none has an old value.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need etcd etcdctl jq python3

@@ -1,7 +1,7 @@
 #!/bin/bash
 # check_nemesis.sh: three rdmads that agree by three etcds, each in a network of its own, while all of them are killed,
-# stopped, cut off and given tables (nemesis.py). No slot ever has two servers, and a value that is found is the one that
-# was written last. By hand:
+# stopped, cut off and given tables (nemesis.py). No slot ever has two servers, and a value that is found was
+# written last. By hand:
 #
 #     RUNS=200 SECONDS_EACH=12 JOBS=2 SEED=1 tests/etcd/check_nemesis.sh
 #

@@ -281,7 +281,7 @@ class Server:
 
 class Watch:
     """Asks one server after the other, never two at a time. Slots get another server by another table only. So of each
-    slot the epochs of the servers that answer for it never fall, and those of one epoch are one server."""
+    slot the epochs of the servers that answer for it never fall, and for one epoch it is one server."""
 
     def __init__(self):
         self.servers = [Server(name) for name in NODES]

@@ -26,7 +26,7 @@ serves() { [[ $(says "$1" state) == beating ]]; }
 # apply TABLE, by $apply_options
 apply() { "$rdmactl" cluster apply "${apply_options[@]}" "$1" "${as[@]}" >"$dir/out" 2>"$dir/err"; }
 apply_options=()
-# plan WORD...: the next table of the one that is there, in $dir/next
+# plan WORD...: the next table behind the present one, in $dir/next
 plan() { show --text >"$dir/now" && "$rdmactl" cluster plan "$dir/now" "$@" >"$dir/next" 2>/dev/null; }
 # change WORD...: plan and apply, until nothing is in the way of it.
 change() {

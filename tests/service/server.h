@@ -47,7 +47,7 @@ struct services_options {
 		void (*fatal)(void *arg, int error);
 	} log;
 	const char *cluster_table, *cluster_node, *cluster_state; /* as in the settings; NULL: of no cluster */
-	bool cluster_engine; /* of the cluster "test", of which the test says what an engine would */
+	bool cluster_engine; /* of the cluster "test"; the test says what an engine would */
 };
 
 struct services {

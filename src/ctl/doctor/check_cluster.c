@@ -9,7 +9,6 @@
 
 #define NODE_LIMIT TIME_S
 #define NODES_LIMIT (10 * TIME_S) /* of all: others are not tried then */
-#define SILENT 5000               /* ms without an answer of the engine that are too many */
 
 /* False: a connection came to nothing. What is no host, as the path of a socket, is not tried, nor what listens by RDMA
  * alone. */
@@ -43,11 +42,13 @@ static void check_nodes_of(struct doctor *d, const struct cluster_table *table, 
 	}
 }
 
-/* What the daemon says of the engine that its nodes agree by. */
+/* What the daemon says of the engine that its nodes agree by, which it asks four times in a period. */
 static void check_engine(struct doctor *d, const char *cluster)
 {
 	const char *state = "", *reason = "", *url = "";
 	json_int_t heard = 0, asked = 0, lost = 0, out = 0;
+	uint64_t period;
+	char text[32];
 
 	if (json_unpack(json_object_get(d->status, "engine"), "{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "state", &state,
 			"reason", &reason, "endpoint", &url, "heard_ms", &heard, "asked", &asked, "lost", &lost,
@@ -56,7 +57,9 @@ static void check_engine(struct doctor *d, const char *cluster)
 	if (strcmp(state, "beating") != 0)
 		finding_add(d, 3205, NAMES("NAME", cluster, "URL", url), "%s: %s", state,
 			    *reason ? reason : "it waits");
-	if (heard > SILENT || (asked > 1 && asked == lost))
+	if (!config_value(d, "cluster.period", text, sizeof(text)) || units_parse_time(text, &period) != 0)
+		period = TIME_NEVER;
+	if ((uint64_t)heard > period / 2 / TIME_MS || (asked > 1 && asked == lost))
 		finding_add(d, 3206, NAMES("URL", url),
 			    "%s: %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " requests without an answer", url,
 			    lost, asked);

@@ -163,8 +163,8 @@ static json_t *find_conflicts(unsigned *nobodys)
 	return list;
 }
 
-/* A slot may have gone to a server between its former owner's answer and its own: those with older tables are asked
- * once more. */
+/* A slot may have gone to a server between its former owner's answer and its own: servers with older tables
+ * are asked once more. */
 static void ask_again(void)
 {
 	uint64_t highest = 0;
@@ -215,9 +215,9 @@ static int command_status(const struct ctl_arguments *arguments)
 				 (json_int_t)MIN(lowest, highest), "reached", reached, "not_reached", count - reached,
 				 "slots_of_nobody", nobodys, "nodes", nodes, "both", both));
 	if (rc == CTL_OK && ranges) {
-		ctl_say("%s: two servers answer for one slot by their tables, in %zu range%s: give the one that loses "
-			"it "
-			"the newer table by rdmactl reload, or stop it; with etcd it waits by itself, see rdmactl "
+		ctl_say("%s: two servers answer for one slot by their tables, in %zu range%s: give the server that "
+			"loses it the newer table by rdmactl reload, or stop it; with etcd it waits by itself, see "
+			"rdmactl "
 			"cluster show",
 			ctl_command_name(), ranges, CTL_S(ranges));
 		rc = CTL_FAILED;

@@ -181,7 +181,7 @@ const struct metric metrics[] = {
 		ONE("engine.moved_keys")),
 	COUNTER("rdmad_cluster_moved_bytes_total", "", "Bytes of their values.", ONE("engine.moved_bytes")),
 	GAUGE("rdmad_cluster_moving_slots", "state",
-	      "Slots that are to go to other nodes, and those of them that are copied now.",
+	      "Slots that are to go to other nodes, and how many of them are copied now.",
 	      {"wished", "engine.wished_slots"}, {"copied", "engine.moving_slots"}),
 	ROW(METRIC_GAUGE, 1e-6, "rdmad_cluster_sealed_seconds", "of",
 	    "How long slots were not served while they went to another node.", {"last", "engine.sealed_us"},

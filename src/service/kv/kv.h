@@ -97,17 +97,17 @@ struct kv_view {
 	unsigned self;                   /* its node in the table */
 	unsigned slots;                  /* of its own, in the table */
 	unsigned sweeping;               /* slots, its own and others', that have keys of before they were lost */
-	unsigned waiting;                /* those of them that are its own */
+	unsigned waiting;                /* how many of them are its own */
 	bool out;                        /* it answers for none of its slots: kv_cluster_change(NULL) */
 	uint8_t here[KV_SLOT_BYTES];     /* bits: what it answers for */
 	uint8_t old[KV_SLOT_BYTES];      /* what is sweeping */
 	uint8_t held[KV_SLOT_BYTES];     /* its own, that another server has not let go of */
 	uint8_t incoming[KV_SLOT_BYTES]; /* what another one sends the values of */
-	uint8_t sealed[KV_SLOT_BYTES];   /* its own, of which no request is carried out */
+	uint8_t sealed[KV_SLOT_BYTES];   /* its own, for which no request is carried out */
 	uint64_t sealed_until;           /* by time_now(), such requests wait; 0: none is sealed */
-	uint64_t session;                /* number of the one that has incoming slots; 0: none has */
+	uint64_t session;                /* number of the session that has incoming slots; 0: none */
 	unsigned hidden;                 /* slots that may have keys, which are not shown */
-	struct kv_view *closed;          /* the same table, of which nothing is here; NULL where there is no engine */
+	struct kv_view *closed;          /* the same table, with nothing here; NULL where there is no engine */
 	uint64_t number;                 /* of views so far */
 	struct list node;                /* in kv_cluster's list of replaced views */
 	uint32_t length;
@@ -418,7 +418,7 @@ void kv_moves_close(struct kv_cluster *cluster);
 void kv_moves_receive(void *shared,
 		      bool (*allowed)(void *arg, const struct cluster_session *session, char *why, size_t size),
 		      void *arg);
-/* A session is not completed while a table takes the place of another; and is, or has ended by the one that did. */
+/* While a table takes the place of another no session becomes complete. Behind that it may, or has ended. */
 void kv_moves_freeze(struct kv_cluster *cluster);
 void kv_moves_thaw(struct kv_cluster *cluster);
 /* In `view`, which follows `before` with its incoming slots: what the table makes of them. */

@@ -191,7 +191,7 @@ static int find_keys(const struct memcached_client *c, struct memc_command *comm
 	return !elsewhere ? 0 : kv_view_holds(view, slot) ? -EAGAIN : -EREMOTE;
 }
 
-/* 0, -EACCES, -EROFS, -EREMOTE. */
+/* 0, -EACCES, -EROFS. */
 static int client_may_do(const struct memcached_client *c, struct memc_command *command)
 {
 	const struct auth_client *client = stream_client(c->stream);
