@@ -201,11 +201,10 @@ static bool step_holds(const struct engine *engine)
 static void move_begin(struct engine *engine, uint64_t now)
 {
 	const struct cluster_wish *wish = cluster_member_wish(engine->member);
-	const struct service_engine *s = &engine->settings;
+	struct service_engine *s = &engine->settings;
 	struct mover_attr attr = {.cluster = s->cluster,
 				  .node = s->node,
 				  .boot = engine->boot,
-				  .key_file = s->key_file,
 				  .service = engine->service,
 				  .shared = engine->shared,
 				  .changed = mover_changed,
@@ -219,6 +218,9 @@ static void move_begin(struct engine *engine, uint64_t now)
 	}
 	attr.address = wish->table->node[cluster_find(wish->table, engine->step.target)].address[CLUSTER_NATIVE];
 	attr.epoch = wish->table->epoch;
+	/* A reload may have changed it. */
+	engine->service->engine(engine->daemon->config->service[engine->service->id], s);
+	attr.key_file = s->key_file;
 	memcpy(attr.slots, engine->step.slots, sizeof(attr.slots));
 	engine->slots = 0;
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)

@@ -119,7 +119,7 @@ static void move_answered(void *arg, int status, const void *value, size_t value
 
 	m->answered = true;
 	m->status = status;
-	if (status == -EAGAIN && !m->failed)
+	if (value_len && !m->failed) /* why not, in the other node's words */
 		snprintf(m->reason, sizeof(m->reason), "%.*s", (int)value_len, (const char *)value);
 }
 
@@ -171,10 +171,7 @@ static int session_begin(struct mover *m)
 	} while (time_now() < until && !atomic_load(&m->stop));
 	if (rc == -EAGAIN)
 		return rc; /* the reason is the other node's */
-	return rc == 0 ? 0
-		       : mover_fail(m, rc, "it does not take the slots",
-				    rc == -EACCES ? "cluster.key_file here is to have a key with the right move there"
-						  : rdmad_error());
+	return rc == 0 ? 0 : mover_fail(m, rc, "it does not take the slots", rdmad_error());
 }
 
 static int session_complete(struct mover *m, uint64_t epoch)
@@ -205,7 +202,10 @@ static void item_answered(void *arg, int status, const void *value, size_t value
 		mover_fail(m, status, sent->item.there ? "a key was not taken" : "a key was not deleted",
 			   status == -ENOMEM || status == -ENOSPC ? "its store is full"
 			   : status == -ESTALE                    ? "the session is over"
-								  : "");
+			   : status == -EACCES ? "its client has no right to it there: give its line in auth.clients "
+						 "the word write=, and "
+						 "rdmactl reload"
+					       : "");
 	}
 	atomic_fetch_add(&m->keys, 1);
 	atomic_fetch_add(&m->bytes, sent->item.key_len + sent->item.value_len);
@@ -356,7 +356,10 @@ static void *mover_run(void *arg)
 	log_hush_begin(); /* a machine without RDMA was told of */
 	rc = rdmad_kv_open(m->address, &options, NULL, &m->kv);
 	log_hush_end();
-	if (rc != 0)
+	if (rc == -EACCES || rc == -EPERM)
+		snprintf(m->reason, sizeof(m->reason), "%s; rdmactl -H %s%s%s key check", rdmad_error(), m->address,
+			 m->key_file ? " --key " : "", m->key_file ? m->key_file : "");
+	else if (rc != 0)
 		mover_fail(m, rc, "no connection", rdmad_error());
 	pthread_mutex_lock(&m->lock);
 	m->connecting = false;

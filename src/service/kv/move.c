@@ -484,11 +484,18 @@ static int move_status(struct conn *conn, struct kv_agent *agent, const struct w
 {
 	struct kv_moves *m = moves_of(agent);
 	struct wire_move_begin begin;
+	struct conn_info client;
 	bool mine;
 
 	memcpy(&begin, body, request->length);
 	if (!conn_client(conn)->move) {
-		log_info("kv", "%s has no right to move slots here", conn_client(conn)->name);
+		conn_get_info(conn, &client);
+		snprintf(
+			why, size,
+			"%s has no right to move slots there: give its line in auth.clients the word move, and rdmactl "
+			"reload",
+			client.key);
+		log_info("kv", "%s has no right to move slots here", client.key);
 		kv_agent_count(agent, KV_COUNT_DENIED);
 		*status = WIRE_DENIED;
 		return 0;
