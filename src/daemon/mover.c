@@ -15,11 +15,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define SENT 512u                /* items under way, */
-#define SENT_BYTES (32 * MIB)    /* or so many bytes of them */
-#define NEAR 1024u               /* changes that are left */
-#define BEGIN_TIME (10 * TIME_S) /* for which a session is asked for */
-#define ASK_FIRST (2 * TIME_MS)  /* the pause between two tries, doubled */
+#define SENT 512u               /* items under way, */
+#define SENT_BYTES (32 * MIB)   /* or so many bytes of them */
+#define NEAR 1024u              /* changes that are left */
+#define ASK_FIRST (2 * TIME_MS) /* the pause between two tries, doubled */
 #define ASK_LAST (64 * TIME_MS)
 #define TURN_US 1000u  /* without anything to do */
 #define DONE_TURNS 20u /* for which the answer to the last request is waited for */
@@ -38,6 +37,7 @@ struct mover {
 	pthread_t thread;
 	char address[CLUSTER_ADDRESS_MAX + 1];
 	char *key_file;
+	uint64_t patience;
 	struct wire_move_begin begin;
 	const struct service_moves *moves;
 	void *shared;
@@ -152,7 +152,7 @@ static int source_begin(struct mover *m)
 /* Until the other node takes the session. */
 static int session_begin(struct mover *m)
 {
-	uint64_t until = time_now() + BEGIN_TIME, pause = ASK_FIRST, now, next;
+	uint64_t until = time_now() + m->patience, pause = ASK_FIRST, now, next;
 	int rc;
 
 	do {
@@ -417,6 +417,7 @@ int mover_open(struct daemon *d, const struct mover_attr *attr, struct mover **o
 	m->shared = attr->shared;
 	m->changed = attr->changed;
 	m->arg = attr->arg;
+	m->patience = attr->patience;
 	m->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	m->key_file = attr->key_file ? strdup(attr->key_file) : NULL;
 	snprintf(m->address, sizeof(m->address), "%s", attr->address);

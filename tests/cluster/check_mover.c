@@ -22,6 +22,7 @@ static struct cluster_table table, next;
 static struct cluster_entry entry;
 static struct mover *mover;
 static uint8_t moved[CLUSTER_SLOT_BYTES], all[CLUSTER_SLOT_BYTES];
+static uint64_t patience = 10 * TIME_S;
 static unsigned told;
 static atomic_bool writing;
 static char *value;
@@ -145,6 +146,7 @@ static void open_mover(void)
 				  .node = "p",
 				  .boot = BOOT,
 				  .epoch = EPOCH,
+				  .patience = patience,
 				  .service = service_find(WIRE_KV),
 				  .shared = donor_kv(),
 				  .changed = note_change};
