@@ -418,11 +418,16 @@ static bool session_allowed(void *arg, const struct cluster_session *session, ch
 	return cluster_member_allows(engine->member, session, why, size);
 }
 
+static bool session_abandoned(void *arg, const struct cluster_session *session)
+{
+	return cluster_member_abandoned(((const struct engine *)arg)->member, session);
+}
+
 /* It asks, and the engine was looked at since; or it says that the table is there. */
 static void receive_turn(struct engine *engine)
 {
 	if (cluster_member_seen(engine->member) >= engine->asked_in)
-		engine->service->cluster->receive(engine->shared, session_allowed, engine);
+		engine->service->cluster->receive(engine->shared, session_allowed, session_abandoned, engine);
 }
 
 /*

@@ -408,7 +408,7 @@ void kv_moves_close(struct kv_cluster *cluster);
 /* service->cluster->receive() */
 void kv_moves_receive(void *shared,
 		      bool (*allowed)(void *arg, const struct cluster_session *session, char *why, size_t size),
-		      void *arg);
+		      bool (*abandoned)(void *arg, const struct cluster_session *session), void *arg);
 /* A session is not completed while a table takes the place of another; and is, or has ended by the one that did. */
 void kv_moves_freeze(struct kv_cluster *cluster);
 void kv_moves_thaw(struct kv_cluster *cluster);
