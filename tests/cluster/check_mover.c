@@ -14,7 +14,7 @@
 #define LIMIT (120 * TIME_S)
 #define BOOT "0123456789abcdef0123456789abcdef"
 
-static const char *const transports[] = {"tcp", "unix"};
+static const char *transports[] = {"tcp", "unix"}; /* all "rdma" where there is a device, at $RDMAD_GUEST_ADDR */
 
 static struct services donor;
 static struct daemon d;
@@ -356,7 +356,7 @@ static void await_swept(void)
 
 START_TEST(test_missed_changes_end_it)
 {
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(2000);
 	open_mover();
 	await_state(MOVER_NEAR);
@@ -380,7 +380,7 @@ START_TEST(test_flush_ends_it)
 {
 	uint64_t cursor = 0, deleted;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(2000);
 	open_mover();
 	await_state(MOVER_NEAR);
@@ -395,7 +395,7 @@ END_TEST
 
 START_TEST(test_receiver_dies)
 {
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(20000);
 	open_mover();
 	await_state(MOVER_COPYING);
@@ -408,7 +408,7 @@ END_TEST
 
 START_TEST(test_withdrawn_wish_sweeps)
 {
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(2000);
 	open_mover();
 	await_state(MOVER_NEAR);
@@ -429,7 +429,7 @@ START_TEST(test_complete_stays)
 {
 	unsigned here;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(2000);
 	open_mover();
 	await_state(MOVER_NEAR);
@@ -457,7 +457,7 @@ START_TEST(test_done_is_told)
 {
 	uint64_t before;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(2000);
 	open_mover();
 	await_state(MOVER_NEAR);
@@ -550,7 +550,7 @@ START_TEST(test_hostile_requests)
 	struct answer a;
 	void *kv, *second;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	begin = a_begin("p", 1);
 	other = a_begin("q", 2);
 	kv = open_kv(NULL, NULL);
@@ -593,7 +593,7 @@ START_TEST(test_late_delete)
 	struct answer a, late = {0};
 	void *kv, *client;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	begin = a_begin("p", 1);
 	kv = open_kv(NULL, NULL);
 	client = open_kv(NULL, NULL);
@@ -621,7 +621,7 @@ START_TEST(test_keeps_amid_table)
 	struct answer a;
 	void *kv;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	begin = a_begin("p", 1);
 	kv = open_kv(NULL, NULL);
 	ck_assert_int_eq(begin_until(kv, &begin, &a), 0);
@@ -643,7 +643,7 @@ START_TEST(test_patience_ends)
 {
 	uint64_t since = time_now();
 
-	open_both("tcp");
+	open_both(transports[0]);
 	entry.out = true; /* so that none is let in */
 	patience = 50 * TIME_MS;
 	open_mover();
@@ -661,7 +661,7 @@ START_TEST(test_numbers_are_bounded)
 	struct answer a;
 	void *kv;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	kv = open_kv(NULL, NULL);
 	begin = a_begin("p", 1);
 	begin.move.version = store_epoch() + (1ull << 48);
@@ -694,7 +694,7 @@ START_TEST(test_flush_waits)
 	uint64_t until, before;
 	pthread_t thread;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	begin = a_begin("p", 1);
 	kv = open_kv(NULL, NULL);
 	client = open_kv(NULL, NULL);
@@ -729,7 +729,7 @@ START_TEST(test_seal_holds)
 	uint64_t since;
 	void *kv;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	next.from[0] = 0;
 	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &next, all), 0);
 	kv = open_kv(NULL, NULL);
@@ -763,7 +763,7 @@ END_TEST
 /* A slot that is lost and comes again is not to go on before its former keys are swept. */
 START_TEST(test_swept_slots_wait)
 {
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(20000);
 	ck_assert(kv_service_cluster.serves(donor_kv(), moved));
 	ck_assert_int_eq(kv_service_cluster.seal(donor_kv(), moved), 0);
@@ -784,7 +784,9 @@ int main(void)
 	Suite *suite = suite_create("mover");
 	TCase *tc = suite_case(suite, "mover", NULL, NULL);
 
-	tcase_add_loop_test(tc, test_all_keys_move, 0, (int)ARRAY_SIZE(transports));
+	if (getenv("RDMAD_GUEST_ADDR"))
+		transports[0] = transports[1] = "rdma";
+	tcase_add_loop_test(tc, test_all_keys_move, 0, getenv("RDMAD_GUEST_ADDR") ? 1 : (int)ARRAY_SIZE(transports));
 	tcase_add_test(tc, test_missed_changes_end_it);
 	tcase_add_loop_test(tc, test_flush_ends_it, 0, 2);
 	tcase_add_test(tc, test_receiver_dies);
