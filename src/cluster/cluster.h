@@ -318,17 +318,26 @@ struct cluster_step {
 	uint8_t slots[CLUSTER_SLOT_BYTES];
 };
 
-/* The step to take now; false: none. Targets take turns: it goes to the next one behind the target of *step. */
-bool cluster_member_step(const struct cluster_member *member, struct cluster_step *step);
+/* The step to take now; false: none. Targets take turns: it goes to the next one behind the target of *step. `rests`:
+ * nodes of the wish's table that get none now; NULL: all may. */
+bool cluster_member_step(const struct cluster_member *member, const bool *rests, struct cluster_step *step);
 /* Whether this node still serves its slots, which are to go there, to the same start of the target. */
 bool cluster_member_holds(const struct cluster_member *member, const struct cluster_step *step);
+/* Whether the table behind the step would have room; else cluster_member_fault() says why not. Not while a commit is
+ * open. */
+bool cluster_member_fits(struct cluster_member *member, const struct cluster_step *step);
 /* Commit the table of that epoch by which the target has the slots with their values: this node has carried out no
  * request for them since the last value was sent, and does not until the outcome is known. False: it failed already. */
 bool cluster_member_commit(struct cluster_member *member, const struct cluster_step *step, uint64_t epoch);
 
+const char *cluster_member_fault(const struct cluster_member *member); /* why there was no text to commit; "" */
+
 /* Whether this node may take the session of another one now: cluster_session_allowed(), and it serves by the table. */
 bool cluster_member_allows(const struct cluster_member *member, const struct cluster_session *session, char *why,
 			   size_t size);
+/* Whether the table by which a complete session is served never comes: its donor is out, or has been started anew, and
+ * the engine has an earlier table. */
+bool cluster_member_abandoned(const struct cluster_member *member, const struct cluster_session *session);
 
 enum cluster_outcome {
 	CLUSTER_NO_COMMIT,

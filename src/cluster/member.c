@@ -52,6 +52,7 @@ struct cluster_member {
 		uint64_t table_revision; /* that it follows */
 		size_t length;
 		char text[CLUSTER_TEXT_MAX + 1];
+		char fault[160];
 	} commit;
 
 	/* What comes of it. */
@@ -502,16 +503,20 @@ static bool may_move(const struct cluster_member *m)
 	return m->state == CLUSTER_BEATING && m->self != CLUSTER_NODES && !m->wish.anew && !m->leaves;
 }
 
-bool cluster_member_step(const struct cluster_member *m, struct cluster_step *step)
+bool cluster_member_step(const struct cluster_member *m, const bool *rests, struct cluster_step *step)
 {
 	unsigned last = cluster_find(&m->table, step->target), first = last == CLUSTER_NODES ? 0 : last + 1, slots = 0;
+	bool gets[CLUSTER_NODES] = {false};
 
 	if (!m->gives || !may_move(m) || m->adopted != m->wish.serial)
 		return false;
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
+		if (m->table.owner[slot] == m->self && m->table.to[slot])
+			gets[m->table.to[slot] - 1] = true;
 	for (unsigned i = 0; i < m->table.count && !slots; i++) {
 		unsigned target = (first + i) % m->table.count;
 
-		if (!cluster_entry_is_member(&m->seen[target]))
+		if (!gets[target] || (rests && rests[target]) || !cluster_entry_is_member(&m->seen[target]))
 			continue;
 		memset(step->slots, 0, sizeof(step->slots));
 		for (unsigned slot = 0; slot < CLUSTER_SLOTS && slots < CLUSTER_STEP; slot++) {
@@ -552,18 +557,53 @@ bool cluster_member_allows(const struct cluster_member *m, const struct cluster_
 				       why, size);
 }
 
-bool cluster_member_commit(struct cluster_member *m, const struct cluster_step *step, uint64_t epoch)
+/* The donor's commit compares its key, which is another one now; before it has one again it gives the commit up. */
+bool cluster_member_abandoned(const struct cluster_member *m, const struct cluster_session *session)
+{
+	unsigned donor = cluster_find(&m->table, session->donor);
+
+	return may_move(m) && m->table.epoch < session->complete &&
+	       (donor == CLUSTER_NODES || !is_start(&m->seen[donor], session->boot));
+}
+
+/* The table by which the target has the step's slots: the length of its text, or -errno and why there is none. */
+static int print_commit(struct cluster_member *m, const struct cluster_step *step)
 {
 	bool settled[CLUSTER_NODES];
+	const char *why;
 	int rc;
 
-	m->commit.outcome = CLUSTER_NOT_DONE;
-	if (m->table.epoch + 1 != epoch || !cluster_member_holds(m, step))
-		return false;
+	must(m->commit.outcome != CLUSTER_OPEN);
 	find_settled(m, settled);
+	log_hush_begin(); /* it is tried again and again */
 	rc = cluster_move(&m->table, settled, step->slots, cluster_find(&m->table, step->target), &m->spare);
 	if (rc == 0)
 		rc = cluster_print(&m->spare, m->commit.text);
+	why = log_hush_end();
+	snprintf(m->commit.fault, sizeof(m->commit.fault), "%s%s", rc < 0 ? why : "",
+		 rc == -EFBIG ? "; rdmactl cluster plan drop, as fewer nodes have fewer" : "");
+	return rc;
+}
+
+bool cluster_member_fits(struct cluster_member *m, const struct cluster_step *step)
+{
+	return print_commit(m, step) >= 0;
+}
+
+const char *cluster_member_fault(const struct cluster_member *m)
+{
+	return m->commit.fault;
+}
+
+bool cluster_member_commit(struct cluster_member *m, const struct cluster_step *step, uint64_t epoch)
+{
+	int rc;
+
+	m->commit.outcome = CLUSTER_NOT_DONE;
+	m->commit.fault[0] = '\0';
+	if (m->table.epoch + 1 != epoch || !cluster_member_holds(m, step))
+		return false;
+	rc = print_commit(m, step);
 	if (rc < 0)
 		return false;
 	m->commit.outcome = CLUSTER_OPEN;

@@ -507,6 +507,7 @@ struct mover_attr {
 	const char *cluster, *node, *boot; /* of this node */
 	const char *key_file;              /* of the key by which the other one admits this node; NULL: none */
 	uint64_t epoch;                    /* of the table that this node goes by */
+	uint64_t patience;                 /* for so long the other one is asked to take it */
 	uint8_t slots[CLUSTER_SLOT_BYTES];
 	const struct service *service; /* whose keys they are */
 	void *shared;                  /* the service's */

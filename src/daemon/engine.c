@@ -22,6 +22,8 @@
 #define SEAL_LONG TIME_S              /* a seal whose values are not all there then is given up */
 #define MOVE_RETRY (100 * TIME_MS)    /* behind a move that failed; doubled with each, */
 #define MOVE_RETRY_MOST (10 * TIME_S) /* to this */
+#define MOVE_ASK TIME_S               /* for which a target is asked that may have no time now, */
+#define MOVE_ASK_LONG (10 * TIME_S)   /* where no other one waits for its turn */
 #define ANSWER_PART 8u                /* of a period, for one answer: a leader's change outlasts none of the others */
 
 /* What becomes of the slots that are given next. */
@@ -36,6 +38,13 @@ enum phase {
 };
 
 static const char *const phases[] = {"none", "copying", "looking", "sealing", "finishing", "committing", "unsealing"};
+
+/* A target to which a move failed: for so long it gets none, and others do. */
+struct rest {
+	char node[CLUSTER_NAME_MAX + 1];
+	uint64_t time, until; /* 0: it does not */
+	uint64_t said;        /* hash of the fault that was logged last */
+};
 
 struct engine {
 	struct daemon *daemon;
@@ -67,8 +76,10 @@ struct engine {
 	uint64_t complete; /* epoch of the table that is committed */
 	uint64_t serial;   /* of the wish by which the step was looked at last */
 	uint64_t began, sealed;
-	uint64_t rest, rest_until; /* behind a failure */
-	char move_fault[256];      /* as long as a mover's reason: it is logged once */
+	struct rest rest[CLUSTER_NODES];
+	uint64_t move_at;          /* when a step is looked for, if nothing comes before */
+	char move_fault[256];      /* as long as a mover's reason */
+	const struct rest *faulty; /* whose it is */
 	struct engine_moves moves;
 };
 
@@ -167,27 +178,72 @@ static void count_moved(struct engine *engine)
 	engine->moves.bytes += progress.bytes;
 }
 
+/* The target's, or a free one. */
+static struct rest *rest_of(struct engine *engine, const char *node)
+{
+	struct rest *found = &engine->rest[0];
+
+	for (unsigned i = 0; i < CLUSTER_NODES; i++) {
+		if (strcmp(engine->rest[i].node, node) == 0)
+			return &engine->rest[i];
+		if (engine->rest[i].until < found->until)
+			found = &engine->rest[i];
+	}
+	*found = (struct rest){.node = ""};
+	snprintf(found->node, sizeof(found->node), "%s", node);
+	return found;
+}
+
+/* The next step, and whether another target could take its turn; false: there is none. */
+static bool find_step(struct engine *engine, uint64_t now, bool *others)
+{
+	const struct cluster_table *table = cluster_member_wish(engine->member)->table;
+	struct cluster_step other;
+	bool rests[CLUSTER_NODES] = {false};
+
+	engine->move_at = TIME_NEVER;
+	for (unsigned i = 0; table && i < CLUSTER_NODES; i++) {
+		unsigned node = engine->rest[i].until > now ? cluster_find(table, engine->rest[i].node) : CLUSTER_NODES;
+
+		if (node == CLUSTER_NODES)
+			continue;
+		rests[node] = true;
+		engine->move_at = MIN(engine->move_at, engine->rest[i].until);
+	}
+	if (!cluster_member_step(engine->member, rests, &engine->step))
+		return false;
+	rests[cluster_find(table, engine->step.target)] = true;
+	other = engine->step;
+	*others = cluster_member_step(engine->member, rests, &other);
+	return true;
+}
+
 /* It has ended, well or not: what was sealed is served again, or is another node's, when the table of now holds. */
 static void move_ends(struct engine *engine, uint64_t now, const char *fault)
 {
+	struct rest *rest = rest_of(engine, engine->step.target);
+	uint64_t said = fault ? hash_bytes(fault, strlen(fault)) : 0;
+
 	if (fault) {
 		engine->moves.failed++;
-		engine->rest = MIN(MAX(2 * engine->rest, MOVE_RETRY), MOVE_RETRY_MOST);
-		if (strcmp(engine->move_fault, fault) != 0)
+		rest->time = MIN(MAX(2 * rest->time, MOVE_RETRY), MOVE_RETRY_MOST);
+		if (rest->said != said)
 			log_warn("engine", "slots %u to node %s: %s; it is tried again", engine->slots,
 				 engine->step.target, fault);
+		snprintf(engine->move_fault, sizeof(engine->move_fault), "%s", fault);
+		engine->faulty = rest;
+		mover_close(engine->mover); /* the fault was perhaps its text */
+		engine->mover = NULL;
 	} else {
 		count_moved(engine);
 		engine->moves.done++;
 		engine->moves.slots += engine->slots;
-		engine->rest = 0;
+		rest->time = 0;
+		if (engine->faulty == rest || (engine->faulty && engine->faulty->until <= now))
+			engine->move_fault[0] = '\0';
 	}
-	snprintf(engine->move_fault, sizeof(engine->move_fault), "%s", fault ? fault : "");
-	if (fault) { /* perhaps the mover's text */
-		mover_close(engine->mover);
-		engine->mover = NULL;
-	}
-	engine->rest_until = now + engine->rest;
+	rest->said = said;
+	rest->until = rest->time ? now + rest->time : 0;
 	engine->phase = PHASE_UNSEAL;
 }
 
@@ -201,24 +257,27 @@ static bool step_holds(const struct engine *engine)
 static void move_begin(struct engine *engine, uint64_t now)
 {
 	const struct cluster_wish *wish = cluster_member_wish(engine->member);
-	const struct service_engine *s = &engine->settings;
+	struct service_engine *s = &engine->settings;
 	struct mover_attr attr = {.cluster = s->cluster,
 				  .node = s->node,
 				  .boot = engine->boot,
-				  .key_file = s->key_file,
 				  .service = engine->service,
 				  .shared = engine->shared,
 				  .changed = mover_changed,
 				  .arg = engine};
+	bool others;
 
-	if (now < engine->rest_until || !cluster_member_step(engine->member, &engine->step))
+	if (!find_step(engine, now, &others))
 		return;
 	if (!step_holds(engine)) {
-		engine->rest_until = now + SWEEP_LOOK;
+		engine->move_at = now + SWEEP_LOOK;
 		return;
 	}
 	attr.address = wish->table->node[cluster_find(wish->table, engine->step.target)].address[CLUSTER_NATIVE];
 	attr.epoch = wish->table->epoch;
+	/* A reload may have changed it. */
+	engine->service->engine(engine->daemon->config->service[engine->service->id], s);
+	attr.key_file = s->key_file;
 	memcpy(attr.slots, engine->step.slots, sizeof(attr.slots));
 	engine->slots = 0;
 	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
@@ -227,13 +286,18 @@ static void move_begin(struct engine *engine, uint64_t now)
 	engine->began = now;
 	engine->sealed = 0;
 	engine->moves.begun++;
+	if (!cluster_member_fits(engine->member, &engine->step)) {
+		move_ends(engine, now, cluster_member_fault(engine->member));
+		return;
+	}
+	attr.patience = others ? MOVE_ASK : MOVE_ASK_LONG;
 	if (mover_open(engine->daemon, &attr, &engine->mover) != 0) {
 		engine->mover = NULL;
 		move_ends(engine, now, "it cannot begin, as the log says");
 		return;
 	}
 	engine->phase = PHASE_COPY;
-	if (!*engine->move_fault)
+	if (!rest_of(engine, engine->step.target)->time)
 		log_info("engine", "slots %u to node %s with their values: they are copied", engine->slots,
 			 engine->step.target);
 }
@@ -269,12 +333,16 @@ static void move_seal(struct engine *engine, uint64_t now)
 static void move_known(struct engine *engine, uint64_t now)
 {
 	enum cluster_outcome outcome = cluster_member_outcome(engine->member);
+	const char *fault = cluster_member_fault(engine->member);
 
 	if (outcome == CLUSTER_OPEN)
 		return;
 	if (outcome == CLUSTER_DONE)
 		mover_done(engine->mover);
-	move_ends(engine, now, outcome == CLUSTER_DONE ? NULL : "the table or a node has changed meanwhile");
+	move_ends(engine, now,
+		  outcome == CLUSTER_DONE ? NULL
+		  : *fault                ? fault
+					  : "the table or a node has changed meanwhile");
 }
 
 static void move_unseal(struct engine *engine, uint64_t now)
@@ -285,7 +353,8 @@ static void move_unseal(struct engine *engine, uint64_t now)
 	if (engine->sealed && (wish->serial != engine->told || !engine->adopted))
 		return;
 	if (engine->sealed) {
-		engine->service->cluster->seal(engine->shared, NULL);
+		if (engine->service->cluster->seal(engine->shared, NULL) != 0)
+			return; /* no memory: it is tried again */
 		took = now - engine->sealed;
 		engine->moves.sealed = took;
 		engine->moves.sealed_most = MAX(engine->moves.sealed_most, took);
@@ -334,9 +403,11 @@ static uint64_t move_due(const struct engine *engine, uint64_t now)
 {
 	if (engine->phase == PHASE_SEAL || (engine->phase == PHASE_UNSEAL && !engine->adopted))
 		return now + SETTLE_LOOK;
+	if (engine->phase == PHASE_UNSEAL)
+		return now + RETRY;
 	if (engine->phase == PHASE_FINISH)
 		return engine->sealed + SEAL_LONG;
-	return engine->phase == PHASE_NONE && engine->rest_until > now ? engine->rest_until : TIME_NEVER;
+	return engine->phase == PHASE_NONE && engine->move_at > now ? engine->move_at : TIME_NEVER;
 }
 
 /* Another node has slots for this one. */
@@ -347,11 +418,16 @@ static bool session_allowed(void *arg, const struct cluster_session *session, ch
 	return cluster_member_allows(engine->member, session, why, size);
 }
 
+static bool session_abandoned(void *arg, const struct cluster_session *session)
+{
+	return cluster_member_abandoned(((const struct engine *)arg)->member, session);
+}
+
 /* It asks, and the engine was looked at since; or it says that the table is there. */
 static void receive_turn(struct engine *engine)
 {
 	if (cluster_member_seen(engine->member) >= engine->asked_in)
-		engine->service->cluster->receive(engine->shared, session_allowed, engine);
+		engine->service->cluster->receive(engine->shared, session_allowed, session_abandoned, engine);
 }
 
 /*
@@ -616,7 +692,6 @@ void engine_close(struct daemon *d)
 	mover_close(engine->mover);
 	engine->mover = NULL;
 	engine->phase = PHASE_NONE;
-	engine->rest_until = TIME_NEVER;
 	cluster_member_leave(engine->member);
 	loop_set_timer(engine->timer, 0);
 	while (cluster_member_state(engine->member) != CLUSTER_LEFT &&

@@ -15,11 +15,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define SENT 512u                /* items under way, */
-#define SENT_BYTES (32 * MIB)    /* or so many bytes of them */
-#define NEAR 1024u               /* changes that are left */
-#define BEGIN_TIME (10 * TIME_S) /* for which a session is asked for */
-#define ASK_FIRST (2 * TIME_MS)  /* the pause between two tries, doubled */
+#define SENT 512u               /* items under way, */
+#define SENT_BYTES (32 * MIB)   /* or so many bytes of them */
+#define NEAR 1024u              /* changes that are left */
+#define ASK_FIRST (2 * TIME_MS) /* the pause between two tries, doubled */
 #define ASK_LAST (64 * TIME_MS)
 #define TURN_US 1000u  /* without anything to do */
 #define DONE_TURNS 20u /* for which the answer to the last request is waited for */
@@ -38,6 +37,7 @@ struct mover {
 	pthread_t thread;
 	char address[CLUSTER_ADDRESS_MAX + 1];
 	char *key_file;
+	uint64_t patience;
 	struct wire_move_begin begin;
 	const struct service_moves *moves;
 	void *shared;
@@ -119,7 +119,7 @@ static void move_answered(void *arg, int status, const void *value, size_t value
 
 	m->answered = true;
 	m->status = status;
-	if (status == -EAGAIN && !m->failed)
+	if (value_len && !m->failed) /* why not, in the other node's words */
 		snprintf(m->reason, sizeof(m->reason), "%.*s", (int)value_len, (const char *)value);
 }
 
@@ -152,7 +152,7 @@ static int source_begin(struct mover *m)
 /* Until the other node takes the session. */
 static int session_begin(struct mover *m)
 {
-	uint64_t until = time_now() + BEGIN_TIME, pause = ASK_FIRST, now, next;
+	uint64_t until = time_now() + m->patience, pause = ASK_FIRST, now, next;
 	int rc;
 
 	do {
@@ -171,10 +171,7 @@ static int session_begin(struct mover *m)
 	} while (time_now() < until && !atomic_load(&m->stop));
 	if (rc == -EAGAIN)
 		return rc; /* the reason is the other node's */
-	return rc == 0 ? 0
-		       : mover_fail(m, rc, "it does not take the slots",
-				    rc == -EACCES ? "cluster.key_file here is to have a key with the right move there"
-						  : rdmad_error());
+	return rc == 0 ? 0 : mover_fail(m, rc, "it does not take the slots", rdmad_error());
 }
 
 static int session_complete(struct mover *m, uint64_t epoch)
@@ -205,7 +202,10 @@ static void item_answered(void *arg, int status, const void *value, size_t value
 		mover_fail(m, status, sent->item.there ? "a key was not taken" : "a key was not deleted",
 			   status == -ENOMEM || status == -ENOSPC ? "its store is full"
 			   : status == -ESTALE                    ? "the session is over"
-								  : "");
+			   : status == -EACCES ? "its client has no right to it there: give its line in auth.clients "
+						 "the word write=, and "
+						 "rdmactl reload"
+					       : "");
 	}
 	atomic_fetch_add(&m->keys, 1);
 	atomic_fetch_add(&m->bytes, sent->item.key_len + sent->item.value_len);
@@ -356,7 +356,10 @@ static void *mover_run(void *arg)
 	log_hush_begin(); /* a machine without RDMA was told of */
 	rc = rdmad_kv_open(m->address, &options, NULL, &m->kv);
 	log_hush_end();
-	if (rc != 0)
+	if (rc == -EACCES || rc == -EPERM)
+		snprintf(m->reason, sizeof(m->reason), "%s; rdmactl -H %s%s%s key check", rdmad_error(), m->address,
+			 m->key_file ? " --key " : "", m->key_file ? m->key_file : "");
+	else if (rc != 0)
 		mover_fail(m, rc, "no connection", rdmad_error());
 	pthread_mutex_lock(&m->lock);
 	m->connecting = false;
@@ -414,6 +417,7 @@ int mover_open(struct daemon *d, const struct mover_attr *attr, struct mover **o
 	m->shared = attr->shared;
 	m->changed = attr->changed;
 	m->arg = attr->arg;
+	m->patience = attr->patience;
 	m->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	m->key_file = attr->key_file ? strdup(attr->key_file) : NULL;
 	snprintf(m->address, sizeof(m->address), "%s", attr->address);

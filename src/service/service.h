@@ -200,10 +200,11 @@ struct service_cluster {
 	 * then. 0 or -ENOMEM, logged. */
 	int (*seal)(void *shared, const uint8_t *slots);
 	/* At each turn of the engine's: decides on the session of another node that asks to be let in, if one does. A
-	 * session is let in where `allowed` says so; else it is told why, and asks again. */
+	 * session is let in where `allowed` says so; else it is told why, and asks again. A complete one ends where
+	 * `abandoned` says so. */
 	void (*receive)(void *shared,
 			bool (*allowed)(void *arg, const struct cluster_session *session, char *why, size_t size),
-			void *arg);
+			bool (*abandoned)(void *arg, const struct cluster_session *session), void *arg);
 	const struct service_moves *moves;
 };
 

@@ -245,6 +245,11 @@ void store_hold_flushes(struct store *store, bool held)
 		atomic_fetch_sub(&store->changes.flushes_held, 1);
 }
 
+bool store_flushes_held(const struct store *store)
+{
+	return atomic_load_explicit(&store->changes.flushes_held, memory_order_relaxed);
+}
+
 uint64_t store_flushes(const struct store *store)
 {
 	return atomic_load(&store->changes.flush_steps);

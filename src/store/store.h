@@ -326,6 +326,7 @@ bool store_flush_rest(struct store *store, uint64_t now);
 /* No step of a delete-all is made until as many calls have ended that: store_flush_some() says -EAGAIN. One that has
  * begun in another thread may still end; it is counted by then. */
 void store_hold_flushes(struct store *store, bool held);
+bool store_flushes_held(const struct store *store);
 /* How many steps of a delete-all there were. */
 uint64_t store_flushes(const struct store *store);
 

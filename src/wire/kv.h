@@ -166,8 +166,8 @@ static inline bool wire_item_valid(uint64_t item)
 /*
  * MOVE: the server that has some slots copies their values to the server that is to get them, by one connection. BEGIN
  * is sent again until it is answered with WIRE_OK. Then come PUT and PUT_FROM with WIRE_PUT_ITEM, and DELETE, which
- * show nothing to others. WIRE_BUSY: not now; the body is a text that says why. WIRE_STALE: there is no such session
- * any more; a DELETE is answered so, too, if its connection had one.
+ * show nothing to others. WIRE_BUSY: not now; WIRE_DENIED: the client has no right to it; the body is a text that says
+ * why. WIRE_STALE: there is no such session any more; a DELETE is answered so, too, if its connection had one.
  */
 enum wire_move_kind {
 	WIRE_MOVE_BEGIN = 1,

@@ -693,21 +693,45 @@ START_TEST(test_entry)
 }
 END_TEST
 
-/* The engine's answer to what the member asks now: it has `table_text`, and both nodes. */
+/* The engine's answer to what the member asks now: it has `table_text`, and the nodes. */
 static void answer_member(struct cluster_member *member, uint64_t now, const char *table_text)
 {
 	static uint64_t revision = 10;
 	struct cluster_entry entries[] = {{"a", 0, "a1", "-", 1, 0, TIME_S, false, false},
-					  {"b", 7, "b1", "-", 1, 1, TIME_S, false, false}};
+					  {"b", 7, "b1", "-", 1, 1, TIME_S, false, false},
+					  {"c", 7, "c1", "-", 1, 1, TIME_S, false, false}};
 	struct cluster_view view = {.revision = ++revision,
 				    .table_revision = table_text ? 5 + strlen(table_text) : 0,
 				    .table = table_text,
 				    .table_length = table_text ? strlen(table_text) : 0,
 				    .member = entries,
-				    .members = 2};
+				    .members = ARRAY_SIZE(entries)};
 
 	entries[0].revision = revision;
 	cluster_member_answer(member, now, &view);
+}
+
+static struct cluster_member *a_member(const char *table_text)
+{
+	struct cluster_member_attr attr = {.cluster = "kv",
+					   .node = "a",
+					   .boot = "a1",
+					   .place = "-",
+					   .period = TIME_S,
+					   .serves = CLUSTER_SERVES,
+					   .silence = CLUSTER_SILENCE};
+	struct cluster_member *member;
+	uint64_t now = 100 * TIME_S;
+	struct cluster_txn txn;
+
+	ck_assert_int_eq(cluster_member_new(&attr, &member), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert(cluster_member_next(member, now, &txn));
+		answer_member(member, now, table_text);
+		if (i == 0)
+			cluster_member_adopted(member, cluster_member_wish(member)->serial);
+	}
+	return member;
 }
 
 /* What becomes of a commit cannot be known while the engine's table is none: it is not sent again and again then. */
@@ -716,25 +740,12 @@ START_TEST(test_commit_refused)
 	static const char first[] =
 		"rdmad-cluster 1\nname kv\nepoch 1\nnode a h1\nnode b h2\nshard a a 0-16383 to b 0-9\n",
 			  other[] = "rdmad-cluster 1\nname kv\nepoch 3\nnode a h1\nnode b h2\nshard a a 0-16383\n";
-	struct cluster_member_attr attr = {.cluster = "kv",
-					   .node = "a",
-					   .boot = "a1",
-					   .place = "-",
-					   .period = TIME_S,
-					   .serves = CLUSTER_SERVES,
-					   .silence = CLUSTER_SILENCE};
 	struct cluster_step step = {.target = ""};
-	struct cluster_member *member;
+	struct cluster_member *member = a_member(first);
 	struct cluster_txn txn;
 	uint64_t now = 100 * TIME_S;
 
-	ck_assert_int_eq(cluster_member_new(&attr, &member), 0);
-	ck_assert(cluster_member_next(member, now, &txn));
-	answer_member(member, now, first);
-	cluster_member_adopted(member, cluster_member_wish(member)->serial);
-	ck_assert(cluster_member_next(member, now, &txn)); /* a beat */
-	answer_member(member, now, first);
-	ck_assert(cluster_member_step(member, &step));
+	ck_assert(cluster_member_step(member, NULL, &step));
 	ck_assert_str_eq(step.target, "b");
 	ck_assert(cluster_member_commit(member, &step, 2));
 	ck_assert(cluster_member_next(member, now, &txn));
@@ -757,6 +768,60 @@ START_TEST(test_commit_refused)
 }
 END_TEST
 
+/* Targets take their turn, and one that rests is passed over. */
+START_TEST(test_step_rests)
+{
+	static const char first[] = "rdmad-cluster 1\nname kv\nepoch 1\nnode a h1\nnode b h2\nnode c h3\n"
+				    "shard a a 0-16383 to b 0-4999 to c 5000-9999\n";
+	struct cluster_step step = {.target = ""};
+	bool rests[CLUSTER_NODES] = {false};
+	struct cluster_member *member = a_member(first);
+
+	for (unsigned i = 0; i < 4; i++) {
+		ck_assert(cluster_member_step(member, rests, &step));
+		ck_assert_str_eq(step.target, i % 2 ? "c" : "b");
+	}
+	rests[1] = true;
+	ck_assert(cluster_member_step(member, rests, &step));
+	ck_assert_str_eq(step.target, "c");
+	ck_assert(cluster_member_step(member, rests, &step));
+	ck_assert_str_eq(step.target, "c");
+	rests[2] = true;
+	ck_assert(!cluster_member_step(member, rests, &step));
+	cluster_member_free(member);
+}
+END_TEST
+
+/* The table behind a step has no room: that is known before any key is copied, and said with what there is to do. */
+START_TEST(test_step_fits)
+{
+	struct cluster_step step = {.target = ""};
+	struct cluster_member *member;
+
+	table = (struct cluster_table){.name = "kv", .epoch = 1};
+	for (unsigned i = 0; i < 3; i++) {
+		struct cluster_node node = {.name = {(char)('a' + i)}};
+
+		snprintf(node.address[CLUSTER_NATIVE], sizeof(node.address[0]), "h%u:7471", i);
+		ck_assert_int_eq(cluster_add(&table, &node), 0);
+	}
+	/* Each other slot of a range goes. */
+	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
+		table.owner[slot] = slot < 2000 || slot % 2 == 0 || slot > 12300 ? 0 : 2;
+		table.to[slot] = slot < 2000 && slot % 2 ? 2 : 0;
+	}
+	ck_assert_int_gt(cluster_print(&table, text), 0);
+	text[cluster_print(&table, text)] = '\0';
+	member = a_member(text);
+	ck_assert(cluster_member_step(member, NULL, &step));
+	ck_assert(!cluster_member_fits(member, &step));
+	ck_assert_ptr_nonnull(strstr(cluster_member_fault(member), "too many ranges; rdmactl cluster plan"));
+	ck_assert(!cluster_member_commit(member, &step, 2));
+	ck_assert_ptr_nonnull(strstr(cluster_member_fault(member), "too many ranges"));
+	cluster_member_free(member);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("cluster");
@@ -774,6 +839,8 @@ int main(void)
 	tcase_add_test(c, test_spread);
 	tcase_add_test(c, test_entry);
 	tcase_add_test(c, test_commit_refused);
+	tcase_add_test(c, test_step_rests);
+	tcase_add_test(c, test_step_fits);
 	tcase_add_test(c, test_plan_growth);
 	tcase_add_test(c, test_plan_full);
 	tcase_add_test(c, test_plan_random);

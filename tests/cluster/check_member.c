@@ -738,7 +738,7 @@ static void begin_move(struct world *w, struct process *p)
 	struct process *target = NULL;
 	struct conn *conn;
 
-	if (!cluster_member_step(p->member, &p->step) || !step_holds(p))
+	if (!cluster_member_step(p->member, NULL, &p->step) || !step_holds(p))
 		return;
 	for (unsigned i = 0; i < PROCESSES; i++)
 		if (!w->process[i].dead && is_boot(&w->process[i], p->step.boot))
@@ -927,6 +927,9 @@ static void turn(struct world *w, void *arg, uint64_t boot)
 			p->moving = UNSEALING;
 	}
 	mover_turn(w, p);
+	if (p->gets && p->coming.complete && w->fault == FAULT_NONE &&
+	    cluster_member_abandoned(p->member, &p->coming))
+		drop_session(w, p);
 	if (p->gets && !p->coming.complete && w->now - p->heard > 3 * TIME_S)
 		drop_session(w, p);
 	wish = cluster_member_wish(p->member);

@@ -14,7 +14,7 @@
 #define LIMIT (120 * TIME_S)
 #define BOOT "0123456789abcdef0123456789abcdef"
 
-static const char *const transports[] = {"tcp", "unix"};
+static const char *transports[] = {"tcp", "unix"}; /* all "rdma" where there is a device, at $RDMAD_GUEST_ADDR */
 
 static struct services donor;
 static struct daemon d;
@@ -22,8 +22,10 @@ static struct cluster_table table, next;
 static struct cluster_entry entry;
 static struct mover *mover;
 static uint8_t moved[CLUSTER_SLOT_BYTES], all[CLUSTER_SLOT_BYTES];
+static uint64_t patience = 10 * TIME_S;
 static unsigned told;
 static atomic_bool writing;
+static _Atomic uint64_t turns; /* of the receiver's worker */
 static char *value;
 
 static struct kv_shared *donor_kv(void)
@@ -46,10 +48,16 @@ static bool allowed(void *arg, const struct cluster_session *session, char *why,
 	return cluster_session_allowed(session, arg, 1, &entry, why, size);
 }
 
+static bool abandoned(void *arg, const struct cluster_session *session)
+{
+	(void)arg;
+	return entry.out && session->complete;
+}
+
 /* A turn of both main threads, and of the donor's worker. */
 static void main_turn(void)
 {
-	kv_service_cluster.receive(receiver_kv(), allowed, &table);
+	kv_service_cluster.receive(receiver_kv(), allowed, abandoned, &table);
 	service_shared_tick(&server.services.shared, time_now());
 	services_set_time(&donor, time_now());
 	services_turn(&donor);
@@ -102,10 +110,17 @@ static void make_table(void)
 	}
 }
 
+static int count_turn(void)
+{
+	turns++;
+	return 0;
+}
+
 static void open_both(const char *transport)
 {
 	struct server_options options = {
 		.transport = transport,
+		.work = count_turn,
 		.services = {.arena = 256 * MIB, .push_max = 64 * KIB, .cluster_engine = true, .cluster_node = "q"}};
 
 	make_table();
@@ -145,6 +160,7 @@ static void open_mover(void)
 				  .node = "p",
 				  .boot = BOOT,
 				  .epoch = EPOCH,
+				  .patience = patience,
 				  .service = service_find(WIRE_KV),
 				  .shared = donor_kv(),
 				  .changed = note_change};
@@ -340,7 +356,7 @@ static void await_swept(void)
 
 START_TEST(test_missed_changes_end_it)
 {
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(2000);
 	open_mover();
 	await_state(MOVER_NEAR);
@@ -364,7 +380,7 @@ START_TEST(test_flush_ends_it)
 {
 	uint64_t cursor = 0, deleted;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(2000);
 	open_mover();
 	await_state(MOVER_NEAR);
@@ -379,7 +395,7 @@ END_TEST
 
 START_TEST(test_receiver_dies)
 {
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(20000);
 	open_mover();
 	await_state(MOVER_COPYING);
@@ -392,7 +408,7 @@ END_TEST
 
 START_TEST(test_withdrawn_wish_sweeps)
 {
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(2000);
 	open_mover();
 	await_state(MOVER_NEAR);
@@ -413,7 +429,7 @@ START_TEST(test_complete_stays)
 {
 	unsigned here;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(2000);
 	open_mover();
 	await_state(MOVER_NEAR);
@@ -441,7 +457,7 @@ START_TEST(test_done_is_told)
 {
 	uint64_t before;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(2000);
 	open_mover();
 	await_state(MOVER_NEAR);
@@ -534,7 +550,7 @@ START_TEST(test_hostile_requests)
 	struct answer a;
 	void *kv, *second;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	begin = a_begin("p", 1);
 	other = a_begin("q", 2);
 	kv = open_kv(NULL, NULL);
@@ -577,7 +593,7 @@ START_TEST(test_late_delete)
 	struct answer a, late = {0};
 	void *kv, *client;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	begin = a_begin("p", 1);
 	kv = open_kv(NULL, NULL);
 	client = open_kv(NULL, NULL);
@@ -605,7 +621,7 @@ START_TEST(test_keeps_amid_table)
 	struct answer a;
 	void *kv;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	begin = a_begin("p", 1);
 	kv = open_kv(NULL, NULL);
 	ck_assert_int_eq(begin_until(kv, &begin, &a), 0);
@@ -622,6 +638,90 @@ START_TEST(test_keeps_amid_table)
 }
 END_TEST
 
+/* It is asked for as long as is wanted, and no longer. */
+START_TEST(test_patience_ends)
+{
+	uint64_t since = time_now();
+
+	open_both(transports[0]);
+	entry.out = true; /* so that none is let in */
+	patience = 50 * TIME_MS;
+	open_mover();
+	await_state(MOVER_ENDED);
+	ck_assert_str_ne(mover_reason(mover), "");
+	ck_assert_uint_lt(time_now() - since, 8 * TIME_S);
+	close_both();
+}
+END_TEST
+
+/* Neither the versions of this server's keys are used up, nor is a table waited for that is far away. */
+START_TEST(test_numbers_are_bounded)
+{
+	struct wire_move_begin begin;
+	struct answer a;
+	void *kv;
+
+	open_both(transports[0]);
+	kv = open_kv(NULL, NULL);
+	begin = a_begin("p", 1);
+	begin.move.version = store_epoch() + (1ull << 48);
+	ck_assert_int_eq(begin_until(kv, &begin, &a), -EAGAIN);
+	ck_assert_ptr_nonnull(strstr(a.text, "the clock here"));
+	ck_assert_uint_lt(store_highest(server.services.store), begin.move.version);
+	begin.move.version = store_epoch() + (1ull << 46);
+	ck_assert_int_eq(begin_until(kv, &begin, &a), 0);
+	begin.move.epoch = EPOCH + 5000;
+	ck_assert_int_eq(ask_move(kv, WIRE_MOVE_COMPLETE, &begin, sizeof(begin.move), &a), -ESTALE);
+	ck_assert(!store_flushes_held(server.services.store));
+	await_swept();
+	kv_close(kv);
+	close_both();
+}
+END_TEST
+
+static void *flush_all(void *kv)
+{
+	return (void *)(intptr_t)kv_delete_all(kv, NULL);
+}
+
+/* A delete-all waits for the table of a session that is complete, and asks for it a thousand times a second at most. When
+ * the donor is out that table never comes, and the session ends. */
+START_TEST(test_flush_waits)
+{
+	struct wire_move_begin begin;
+	struct answer a;
+	void *kv, *client, *rc;
+	uint64_t until, before;
+	pthread_t thread;
+
+	open_both(transports[0]);
+	begin = a_begin("p", 1);
+	kv = open_kv(NULL, NULL);
+	client = open_kv(NULL, NULL);
+	ck_assert_int_eq(begin_until(kv, &begin, &a), 0);
+	ck_assert_int_eq(put_one(kv, "b"), 0);
+	begin.move.epoch = EPOCH + 1;
+	ck_assert_int_eq(ask_move(kv, WIRE_MOVE_COMPLETE, &begin, sizeof(begin.move), &a), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, flush_all, client), 0);
+	for (unsigned i = 0; i < 50; i++)
+		main_turn();
+	before = turns;
+	until = time_now() + 200 * TIME_MS;
+	while (time_now() < until)
+		main_turn();
+	ck_assert_uint_lt(turns - before, 2000);
+	ck_assert_uint_eq(count_keys(server.services.store).here, 1);
+	entry.out = true;
+	await_swept();
+	pthread_join(thread, &rc);
+	ck_assert_int_ge((intptr_t)rc, 0);
+	ck_assert(!store_flushes_held(server.services.store));
+	kv_close(client);
+	kv_close(kv);
+	close_both();
+}
+END_TEST
+
 /* A slot is sealed: a request waits, and is carried out where the seal is taken away, or answered in 100 ms. */
 START_TEST(test_seal_holds)
 {
@@ -629,7 +729,7 @@ START_TEST(test_seal_holds)
 	uint64_t since;
 	void *kv;
 
-	open_both("tcp");
+	open_both(transports[0]);
 	next.from[0] = 0;
 	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &next, all), 0);
 	kv = open_kv(NULL, NULL);
@@ -663,7 +763,7 @@ END_TEST
 /* A slot that is lost and comes again is not to go on before its former keys are swept. */
 START_TEST(test_swept_slots_wait)
 {
-	open_both("tcp");
+	open_both(transports[0]);
 	fill(20000);
 	ck_assert(kv_service_cluster.serves(donor_kv(), moved));
 	ck_assert_int_eq(kv_service_cluster.seal(donor_kv(), moved), 0);
@@ -684,7 +784,9 @@ int main(void)
 	Suite *suite = suite_create("mover");
 	TCase *tc = suite_case(suite, "mover", NULL, NULL);
 
-	tcase_add_loop_test(tc, test_all_keys_move, 0, (int)ARRAY_SIZE(transports));
+	if (getenv("RDMAD_GUEST_ADDR"))
+		transports[0] = transports[1] = "rdma";
+	tcase_add_loop_test(tc, test_all_keys_move, 0, getenv("RDMAD_GUEST_ADDR") ? 1 : (int)ARRAY_SIZE(transports));
 	tcase_add_test(tc, test_missed_changes_end_it);
 	tcase_add_loop_test(tc, test_flush_ends_it, 0, 2);
 	tcase_add_test(tc, test_receiver_dies);
@@ -694,6 +796,9 @@ int main(void)
 	tcase_add_test(tc, test_hostile_requests);
 	tcase_add_loop_test(tc, test_late_delete, 0, 2);
 	tcase_add_test(tc, test_keeps_amid_table);
+	tcase_add_test(tc, test_patience_ends);
+	tcase_add_test(tc, test_numbers_are_bounded);
+	tcase_add_test(tc, test_flush_waits);
 	tcase_add_loop_test(tc, test_seal_holds, 0, 2);
 	tcase_add_test(tc, test_swept_slots_wait);
 	return suite_run(suite);

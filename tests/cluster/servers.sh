@@ -26,7 +26,7 @@ settings() {
 		workers = ${workers:-1};
 		kv = { memory = "${memory:-32M}"; };
 		resp = { listen = ["127.0.0.1:${ports[number + ${#nodes[@]}]}"]; scripts = true; };
-		memcached = { listen = ["127.0.0.1:${ports[number + 2 * ${#nodes[@]}]}"]; };
+		memcached = { listen = ["127.0.0.1:${ports[number + 2 * ${#nodes[@]}]}"]; unix_socket = "$dir/$node.memcached"; };
 		cluster = { $by node = "$node"; $keeps };
 	CONF
 	printf '%s\n' "$@" >>"$dir/$node.conf"

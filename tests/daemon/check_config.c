@@ -332,14 +332,16 @@ START_TEST(the_pid_file_is_the_one_that_is_found)
 }
 END_TEST
 
-/* What services are given at the start does not change while they run. */
+/* What services are given at the start does not change while they run, but for what the engine alone reads. */
 START_TEST(no_service_has_settings_that_change)
 {
 	for (unsigned id = 0; id < WIRE_SERVICES; id++) {
 		const struct service *service = service_find(id);
 
 		for (unsigned i = 0; service && service->settings && i < service->settings->count; i++)
-			ck_assert_msg(!service->settings->row[i].reload, "%s", service->settings->row[i].path);
+			ck_assert_msg(!service->settings->row[i].reload ||
+					      strcmp(service->settings->row[i].path, "cluster.key_file") == 0,
+				      "%s", service->settings->row[i].path);
 	}
 }
 END_TEST
@@ -447,7 +449,7 @@ START_TEST(sample_is_true)
 		ck_assert_msg(
 			strstr("unix_socket! device! pid_file! control.socket! gpu.kernels! gpu.program! "
 			       "cluster.table! cluster.node! cluster.state! cluster.endpoints! cluster.name! "
-			       "cluster.user! cluster.password_file! cluster.key_file! log.directory! resp.listen! "
+			       "cluster.user! cluster.password_file! cluster.key_file log.directory! resp.listen! "
 			       "resp.unix_socket! "
 			       "resp.notify! resp.rdma! "
 			       "memcached.listen! "

@@ -64,12 +64,13 @@ apply "$dir/first" || fail "apply of the first table"
 first_serve() { show --json | jq -e '[.nodes[] | select(.state == "member" and .epoch >= 1)] | length == 3' >/dev/null; }
 wait_for "the first table" first_serve
 
-# Keys that are not changed: each is to be there, with its value, its time to live and its type.
-python3 "$srcdir/tests/etcd/moved.py" fill "${ports[@]:4:4}" || give_up "no keys"
+all=("${ports[@]:4:4}" "$dir"/[abcd].memcached)
+# Keys that are not changed: each is to be there, with its value, its time to live, its type and its flags.
+python3 "$srcdir/tests/etcd/moved.py" fill "${all[@]}" || give_up "no keys"
 tests/cluster/history "cluster:127.0.0.1:${ports[0]},127.0.0.1:${ports[1]}" 600 4 12 2000 >"$dir/history" 2>"$dir/history.log" &
 history=$!
 clients+=("$history")
-all_there() { python3 "$srcdir/tests/etcd/moved.py" check "${ports[@]:4:4}" >"$dir/there" 2>&1; }
+all_there() { python3 "$srcdir/tests/etcd/moved.py" check "${all[@]}" >"$dir/there" 2>&1; }
 all_there || { cat "$dir/there"; fail "the keys before any move"; }
 
 # moved: nothing is to go any more, and all serve by the table.
@@ -104,6 +105,24 @@ kill -CONT "$etcd"
 wait_for "slots of all" moved
 all_there || { cat "$dir/there"; fail "keys behind etcd's pause"; }
 
+# A donor stands still in the midst, for less time than after which it is out: nothing is lost.
+"$rdmactl" cluster drain b --name kv --etcd "$url" >"$dir/out" 2>"$dir/err" || { cat "$dir/err"; fail "the drain of b"; }
+kill -STOP "${pids[1]}"
+sleep 1
+kill -CONT "${pids[1]}"
+wait_for "slots of the others" moved
+all_there || { cat "$dir/there"; fail "keys behind b's pause"; }
+
+# A target stands still until it is out, and comes back: its slots' keys are gone, or as they were.
+change add
+kill -STOP "${pids[1]}"
+is_out() { [[ $(of b state) == out ]]; }
+wait_for "b out" is_out
+kill -CONT "${pids[1]}"
+wait_for "b again" serves 1
+wait_for "the end of moves behind b's pause" moved
+python3 "$srcdir/tests/etcd/moved.py" right "${all[@]}" >"$dir/there" 2>&1 || { cat "$dir/there"; fail "values behind b's pause"; }
+
 # A target dies in the midst, and a donor: what they had is gone, and nothing else is; no value is an old one.
 again() {
 	kill -KILL "${pids[$1]}"
@@ -111,7 +130,7 @@ again() {
 	start "$1"
 	wait_for "${nodes[$1]} again" serves "$1"
 	wait_for "the end of moves behind ${nodes[$1]}'s death" moved
-	python3 "$srcdir/tests/etcd/moved.py" right "${ports[@]:4:4}" >"$dir/there" 2>&1 || { cat "$dir/there"; fail "values behind ${nodes[$1]}'s death"; }
+	python3 "$srcdir/tests/etcd/moved.py" right "${all[@]}" >"$dir/there" 2>&1 || { cat "$dir/there"; fail "values behind ${nodes[$1]}'s death"; }
 }
 "$rdmactl" cluster drain b --name kv --etcd "$url" >"$dir/out" 2>"$dir/err" || { cat "$dir/err"; fail "the drain of b"; }
 again 3

@@ -92,6 +92,8 @@ spread() { [[ $(of "$1" slots) == 0 && $(of "$1" state) == out ]]; }
 kill -KILL "${pids[2]}"
 wait "${pids[2]}" 2>/dev/null
 wait_for "c out, and its slots elsewhere" spread c
+"$rdmactl" --control "$dir/a.sock" --json doctor --config "$dir/a.conf" >"$dir/out" 2>"$dir/err"
+json '[.findings[] | select(.id == "RD-3207" and (.command | contains("cluster show --name kv")))] | length == 1' "doctor, with a node that is out"
 start 2
 wait_for "c again" serves 2
 

@@ -1,5 +1,6 @@
-"""moved.py fill|check|right PORT... : keys of several lengths, types and times to live on several servers, by Redis's protocol; and whether
-each is still there as it was, at the server that has it now; `right`: or is not there. Exit status 1: one is not, which is printed."""
+"""moved.py fill|check|right PORT... [PATH...]: keys of several lengths, types and times to live on several servers, by Redis's protocol, and
+with flags by memcached's where sockets of it are named; and whether each is still there as it was, at the server that has it now; `right`: or
+is not there. Exit status 1: one is not, which is printed."""
 import socket
 import sys
 import time
@@ -7,11 +8,19 @@ import time
 COUNT = 3000
 
 
+def connect(to):
+    if to.isdigit():
+        return socket.create_connection(("127.0.0.1", int(to)), 10)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(10)
+    connection.connect(to)
+    return connection
+
+
 class Servers:
-    def __init__(self, ports):
+    def __init__(self, servers):
         self.files = []
-        for port in ports:
-            connection = socket.create_connection(("127.0.0.1", port), 10)
+        for connection in map(connect, servers):
             self.files.append((connection, connection.makefile("rb")))
 
     def once(self, at, words):
@@ -28,10 +37,20 @@ class Servers:
         while time.monotonic() < end:
             for at in range(len(self.files)):
                 answer = self.once(at, words)
-                if not answer.startswith((b"-MOVED", b"-CLUSTERDOWN", b"-TRYAGAIN", b"-ERR", b"-LOADING")):
+                if not answer.startswith((b"-MOVED", b"-CLUSTERDOWN", b"-TRYAGAIN", b"-ERR", b"-LOADING", b"SERVER_ERROR")):
                     return answer
             time.sleep(0.002)
         return answer
+
+
+class Memcached(Servers):
+    def once(self, at, words):
+        connection, file = self.files[at]
+        connection.sendall(words[0])
+        lines = [file.readline()]
+        if lines[0].startswith(b"VALUE"):
+            lines += [file.readline(), file.readline()]
+        return b"".join(lines)
 
 
 def value(number):
@@ -39,11 +58,23 @@ def value(number):
 
 
 def main():
-    servers = Servers([int(port) for port in sys.argv[2:]])
+    servers = Servers([to for to in sys.argv[2:] if to.isdigit()])
+    flagged = Memcached([to for to in sys.argv[2:] if not to.isdigit()])
     wrong = 0
     for number in range(COUNT):
         key = b"moved%d" % number
         kind = number % 3
+        if flagged.files and number % 4 == 0:
+            item = b"%d %d\r\n%s\r\n" % (number * 1000003 % 2**32, len(value(number)), value(number))
+            if sys.argv[1] == "fill":
+                answer = flagged.ask(b"set f%s " % key + item.replace(b" ", b" 0 ", 1))
+                good = answer == b"STORED\r\n"
+            else:
+                answer = flagged.ask(b"get f%s\r\n" % key)
+                good = answer == b"VALUE f%s %sEND\r\n" % (key, item) or (sys.argv[1] == "right" and answer == b"END\r\n")
+            wrong += not good
+            if not good:
+                print("f" + key.decode(), "answers", answer[:60])
         if sys.argv[1] == "fill":
             words = ((b"SET", key, value(number)), (b"SET", key, value(number), b"EX", b"5000"),
                      (b"HSET", key, b"field", value(number)))[kind]

@@ -7,9 +7,57 @@
 #include "tests/service/server.h"
 
 #define READS 4         /* that the client serves, or would */
+#define TURNS 20        /* in which what was sent is looked at, and answered */
 #define TURNS_MAX 10000 /* a connection that takes longer to end never does */
 
 static void (*answer)(int fd, const uint8_t *data, size_t len);
+
+/* The server is node q of a cluster, and has all slots but one, which node p is to hand over. */
+#define SLOT 3300 /* of the key "b" */
+#define BOOT "0123456789abcdef0123456789abcdef"
+static struct cluster_table table;
+static bool closes; /* then p is out */
+
+static bool allowed(void *arg, const struct cluster_session *session, char *why, size_t size)
+{
+	static const struct cluster_entry donor = {.node = "p", .boot = BOOT, .revision = 1};
+
+	(void)arg;
+	return cluster_session_allowed(session, &table, 0, &donor, why, size);
+}
+
+static bool abandoned(void *arg, const struct cluster_session *session)
+{
+	(void)arg, (void)session;
+	return closes;
+}
+
+static void join_cluster(void)
+{
+	struct kv_shared *kv = server.services.shared.of[WIRE_KV];
+	uint8_t all[CLUSTER_SLOT_BYTES];
+
+	memset(all, 0xff, sizeof(all));
+	table = (struct cluster_table){.name = "test", .epoch = 7};
+	for (unsigned i = 0; i < 2; i++) {
+		struct cluster_node node = {.name = {i ? 'p' : 'q'}};
+
+		REQUIRE(cluster_node_set(&node, CLUSTER_NATIVE, i ? "10.0.0.1:7471" : "10.0.0.2:7471") == 0);
+		REQUIRE(cluster_add(&table, &node) == 0);
+	}
+	table.owner[SLOT] = 1;
+	table.to[SLOT] = 1;
+	kv_service_cluster.until(kv, TIME_NEVER);
+	REQUIRE(kv_cluster_change(kv, &table, all) == 0);
+}
+
+/* What the main thread does. */
+static int receive_slots(void)
+{
+	kv_service_cluster.receive(server.services.shared.of[WIRE_KV], allowed, abandoned, NULL);
+	service_shared_tick(&server.services.shared, server.time);
+	return 0;
+}
 
 void fuzz_server_open(struct gpu_service *gpu)
 {
@@ -18,7 +66,12 @@ void fuzz_server_open(struct gpu_service *gpu)
 	fuzz_silence();
 	server_open(&(struct server_options){
 		.transport = "abstract",
-		.services = {.arena = 4 * MIB, .push_max = 65536, .eviction = STORE_EVICT_S3_FIFO, .gpu = gpu},
+		.services = {.arena = 4 * MIB,
+			     .push_max = 65536,
+			     .eviction = STORE_EVICT_S3_FIFO,
+			     .gpu = gpu,
+			     .cluster_engine = true,
+			     .cluster_node = "q"},
 		.group =
 			{
 				.message_max = 65536,
@@ -28,8 +81,10 @@ void fuzz_server_open(struct gpu_service *gpu)
 				.handshake_timeout = 5 * TIME_S,
 				.stall_timeout = 60 * TIME_S,
 			},
+		.work = receive_slots,
 		.time = 1000 * TIME_S,
 	});
+	join_cluster();
 }
 
 void fuzz_server_on_answer(void (*fn)(int fd, const uint8_t *data, size_t len))
@@ -63,6 +118,12 @@ bool fuzz_server_turn(int fd)
 	return n < 0 && errno == EAGAIN;
 }
 
+static void turn_some(int fd)
+{
+	for (unsigned i = 0; i < TURNS && fuzz_server_turn(fd); i++)
+		;
+}
+
 bool fuzz_server_write(int fd, const void *data, size_t len)
 {
 	const uint8_t *at = data;
@@ -88,16 +149,17 @@ void fuzz_server_close(int fd)
 	struct conn_group_stats stats;
 	unsigned turns = 0;
 
-	for (unsigned i = 0; i < 4; i++)
-		fuzz_server_turn(fd);
+	turn_some(fd);
 	close(fd);
+	closes = true;
 	do {
 		fuzz_server_turn(-1);
 		if (turns == TURNS_MAX / 2)
 			server.time += 10 * TIME_S; /* what waits for time */
 		conn_group_get_stats(server.group, &stats);
 		REQUIRE(turns++ < TURNS_MAX);
-	} while (stats.connections || services_sessions(&server.services));
+	} while (stats.connections || services_sessions(&server.services) || store_flushes_held(server.services.store));
+	closes = false;
 	do {
 		store_flush_some(server.services.store, &cursor, &deleted);
 	} while (cursor);
@@ -176,8 +238,16 @@ int fuzz_server_client(unsigned service, unsigned credits, uint32_t count, const
 {
 	static uint8_t stream[1u << 17];
 	int fd = fuzz_server_connect();
+	const uint8_t *at = data;
+	bool open = fuzz_server_write(fd, stream, fuzz_connect(stream, service, credits, count));
 
-	if (fuzz_server_write(fd, stream, fuzz_connect(stream, service, credits, count)))
-		fuzz_server_write(fd, stream, fuzz_stream(data, size, stream, sizeof(stream)));
+	while (open && size >= 4) {
+		size_t len = MIN(4 + (size_t)(at[2] | at[3] << 8), size);
+
+		turn_some(fd);
+		open = fuzz_server_write(fd, stream, fuzz_stream(at, len, stream, sizeof(stream)));
+		at += len;
+		size -= len;
+	}
 	return fd;
 }

@@ -179,8 +179,8 @@ int kv_answered(struct conn *conn, const struct wire_record *record, const void 
 		if (kv_route_moved(kv, r, record, body))
 			return 0;
 	}
-	if (record->op == WIRE_OP_MOVE && record->status == WIRE_BUSY && wire_printable(body, record->length)) {
-		kv_request_finish(kv, r, -EAGAIN, body, record->length); /* why */
+	if (record->op == WIRE_OP_MOVE && record->length && wire_printable(body, record->length)) {
+		kv_request_finish(kv, r, kv_status_errno(record->status), body, record->length); /* why */
 		return 0;
 	}
 	kv->disk_full = record->status == WIRE_DISK_FULL;

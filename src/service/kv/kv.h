@@ -417,7 +417,7 @@ void kv_moves_close(struct kv_cluster *cluster);
 /* service->cluster->receive() */
 void kv_moves_receive(void *shared,
 		      bool (*allowed)(void *arg, const struct cluster_session *session, char *why, size_t size),
-		      void *arg);
+		      bool (*abandoned)(void *arg, const struct cluster_session *session), void *arg);
 /* While a table takes the place of another no session becomes complete. Behind that it may, or has ended. */
 void kv_moves_freeze(struct kv_cluster *cluster);
 void kv_moves_thaw(struct kv_cluster *cluster);

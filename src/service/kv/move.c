@@ -15,7 +15,8 @@
 #define IDLE (10 * TIME_S)
 #define ASKED TIME_S /* for which a session that asks is in the way of another one */
 #define LOOK TIME_S
-#define VERSION_MAX (1ull << 55) /* as of store_epoch() */
+#define VERSIONS (1ull << 47) /* beyond this machine's clock, as store_epoch() has it: a year */
+#define EPOCHS 1024u          /* of tables that this server may not have seen when a session is complete */
 
 _Static_assert(WIRE_MOVE_NAME == CLUSTER_NAME_MAX + 1 && WIRE_MOVE_BOOT == CLUSTER_BOOT &&
 		       WIRE_MOVE_ID == CLUSTER_ID_SIZE && sizeof(((struct wire_move_begin *)0)->slots) == KV_SLOT_BYTES,
@@ -274,9 +275,29 @@ static int session_begin(struct kv_cluster *cluster, const struct cluster_sessio
 	return 0;
 }
 
+/* Main thread: it alone begins and ends sessions. */
+static void end_abandoned(struct kv_cluster *cluster,
+			  bool (*abandoned)(void *arg, const struct cluster_session *session), void *arg)
+{
+	struct kv_moves *m = cluster->moves;
+	struct cluster_session session;
+	bool complete;
+
+	pthread_mutex_lock(&m->lock);
+	complete = m->number && m->session.complete;
+	session = m->session;
+	pthread_mutex_unlock(&m->lock);
+	if (!complete || !abandoned(arg, &session))
+		return;
+	pthread_mutex_lock(&m->lock);
+	session_end(m, false, "its node is out, or has been started anew");
+	pthread_mutex_unlock(&m->lock);
+	kv_moves_tick(cluster, time_now()); /* the view follows */
+}
+
 void kv_moves_receive(void *shared,
 		      bool (*allowed)(void *arg, const struct cluster_session *session, char *why, size_t size),
-		      void *arg)
+		      bool (*abandoned)(void *arg, const struct cluster_session *session), void *arg)
 {
 	struct kv_cluster *cluster = ((struct kv_shared *)shared)->cluster;
 	struct kv_moves *m = cluster->moves;
@@ -285,6 +306,7 @@ void kv_moves_receive(void *shared,
 	bool waits, may;
 	uint64_t version;
 
+	end_abandoned(cluster, abandoned, arg);
 	pthread_mutex_lock(&m->lock);
 	waits = m->asked && !m->decided;
 	asks = m->asks;
@@ -382,7 +404,7 @@ static bool is_name(const char name[static WIRE_MOVE_NAME])
 static bool begin_is_valid(const struct wire_move_begin *begin)
 {
 	return is_name(begin->cluster) && is_name(begin->node) && is_boot(begin->boot) && begin->move.epoch &&
-	       begin->move.epoch <= CLUSTER_EPOCH_MAX && begin->move.version < VERSION_MAX - WIRE_MOVE_AHEAD;
+	       begin->move.epoch <= CLUSTER_EPOCH_MAX;
 }
 
 /* It is in: the connection that asks first has it. Under the lock. */
@@ -435,6 +457,10 @@ static enum wire_status move_begin(struct kv_agent *agent, const struct wire_mov
 		snprintf(why, size, "this server is of cluster %s", atomic_load(&cluster->view)->table.name);
 		return WIRE_BUSY;
 	}
+	if (begin->move.version > store_epoch() + VERSIONS) {
+		snprintf(why, size, "the clock here is a year behind that of %s: timedatectl at both", begin->node);
+		return WIRE_BUSY;
+	}
 	pthread_mutex_lock(&m->lock);
 	asks = !is_in(m, begin->move.id);
 	status = asks ? session_ask(m, begin, kv_now(agent->thread), why, size) : session_take(m, agent, why, size);
@@ -457,17 +483,18 @@ static bool is_whole(struct kv_moves *m)
 /* -EAGAIN: a table takes the place of another. */
 static int move_complete(struct kv_agent *agent, const struct wire_move *move, enum wire_status *status)
 {
-	struct kv_moves *m = moves_of(agent);
+	const struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+	struct kv_moves *m = cluster->moves;
+	const struct kv_view *view;
 	int rc = 0;
 
 	*status = WIRE_STALE;
 	pthread_mutex_lock(&m->lock);
+	view = atomic_load(&cluster->view);
 	if (m->frozen) {
 		rc = -EAGAIN;
-	} else if (agent->session && is_in(m, move->id) && m->number == agent->session &&
-		   atomic_load(&((const struct kv_shared *)agent->thread->part.shared)->cluster->view)->session ==
-			   m->number) {
-		m->gone = move->version > m->highest || !is_whole(m);
+	} else if (agent->session && is_in(m, move->id) && m->number == agent->session && view->session == m->number) {
+		m->gone = move->epoch > view->table.epoch + EPOCHS || move->version > m->highest || !is_whole(m);
 		if (!m->gone) {
 			m->session.complete = move->epoch;
 			*status = WIRE_OK;
@@ -484,11 +511,18 @@ static int move_status(struct conn *conn, struct kv_agent *agent, const struct w
 {
 	struct kv_moves *m = moves_of(agent);
 	struct wire_move_begin begin;
+	struct conn_info client;
 	bool mine;
 
 	memcpy(&begin, body, request->length);
 	if (!conn_client(conn)->move) {
-		log_info("kv", "%s has no right to move slots here", conn_client(conn)->name);
+		conn_get_info(conn, &client);
+		snprintf(
+			why, size,
+			"%s has no right to move slots there: give its line in auth.clients the word move, and rdmactl "
+			"reload",
+			client.key);
+		log_info("kv", "%s has no right to move slots here", client.key);
 		kv_agent_count(agent, KV_COUNT_DENIED);
 		*status = WIRE_DENIED;
 		return 0;

@@ -77,6 +77,10 @@ int kv_serve_flush(struct conn *conn, struct kv_agent *agent, const struct wire_
 	int rc = store_flush_some(agent->thread->store, &flushed.cursor, &flushed.deleted);
 
 	conn_charge(conn, FLUSH_CHARGE);
+	if (rc == -EAGAIN && store_flushes_held(agent->thread->store)) {
+		kv_hold_retry(conn, agent->thread);
+		return -EAGAIN;
+	}
 	if (kv_write_waits(conn, agent, rc))
 		return -EAGAIN;
 	return kv_answer_result(conn, agent, request, reply, rc, &flushed, sizeof(flushed),

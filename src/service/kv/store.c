@@ -141,7 +141,7 @@ static const struct setting settings[] = {
 	 .help = "A user of etcd; unset: none is named."},
 	{"cluster.password_file", SETTING_STRING, AT(cluster_password_file), NULL, .check = setting_check_path,
 	 .sample = "/etc/rdmad.etcd", .help = "Its password: the first line of a file that only rdmad can read."},
-	{"cluster.key_file", SETTING_STRING, AT(cluster_key_file), NULL, .check = setting_check_path,
+	{"cluster.key_file", SETTING_STRING, AT(cluster_key_file), NULL, .check = setting_check_path, .reload = true,
 	 .sample = "/etc/rdmad.node.key",
 	 .help = "A key by which the other servers admit this one when slots move there with their values; it\n"
 		 "has the right move. Unset: none, where they have no keys either."},

@@ -344,7 +344,8 @@ static int client_serve(struct memcached_client *c, struct memc_command *command
 		return 0;
 	}
 	c->since = c->since ? c->since : memcached_now(c);
-	text_again(c->stream, c->thread->shared->kv);
+	text_again(c->stream, c->thread->shared->kv, c->held);
+	c->held = false;
 	return rc;
 }
 

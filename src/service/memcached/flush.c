@@ -20,6 +20,7 @@ int memcached_flush(struct memcached_client *c, const struct memc_command *comma
 		}
 	}
 	atomic_store(&c->thread->shared->flush_at, TIME_NEVER); /* that one is of before */
+	c->held = store_flushes_held(c->thread->store);
 	do {
 		rc = store_flush_some(c->thread->store, &c->flush_cursor, &deleted);
 		stream_charge(c->stream, CHARGE);

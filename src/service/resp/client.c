@@ -647,7 +647,8 @@ static void client_end_command(struct resp_client *c)
 static void client_wait(struct resp_client *c)
 {
 	c->since = c->since ? c->since : resp_now(c);
-	text_again(c->stream, c->thread->shared->kv);
+	text_again(c->stream, c->thread->shared->kv, c->held);
+	c->held = false;
 }
 
 /* One command at most of the bytes; how many were used, or -errno. *whole: there was one. */

@@ -426,7 +426,9 @@ static int flush_keys(struct resp_client *c, const struct resp_arg *argv, unsign
 
 	if (argc > 2 || (argc == 2 && !resp_is(&argv[1], "sync") && !resp_is(&argv[1], "async")))
 		return resp_syntax_error(c);
-	if (is_within(c) && c->thread->table && c->thread->table->sealed_until)
+	c->held = is_within(c) ? c->thread->table && c->thread->table->sealed_until
+			       : store_flushes_held(c->thread->store);
+	if (is_within(c) && c->held)
 		return -EAGAIN; /* as the store says it of a whole one */
 	if (is_within(c))
 		return flush_within(c);

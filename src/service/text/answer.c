@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define AGAIN TIME_MS /* what waits for the log is tried again */
+#define AGAIN TIME_MS /* what waits for the log, or is held, is tried again */
 
 bool text_pins_add(struct text_pins *pins, size_t at, const struct store_ref *ref)
 {
@@ -146,9 +146,9 @@ void text_gate_end(struct text_gate *gate)
 		kv_gate_wait_end(gate->kv, &gate->waiter);
 }
 
-void text_again(struct stream *stream, const struct kv_shared *kv)
+void text_again(struct stream *stream, const struct kv_shared *kv, bool held)
 {
-	if (!store_changes_full(kv->store)) {
+	if (!store_changes_full(kv->store) && !held) {
 		stream_again(stream, 0);
 		return;
 	}

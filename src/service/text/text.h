@@ -80,8 +80,9 @@ static inline void text_gate_answered(struct text_gate *gate, enum service_class
 void text_gate_hold(struct text_gate *gate, uint64_t tells);
 void text_gate_end(struct text_gate *gate); /* when the stream is closed; of one in zeros, too */
 
-/* From within bytes() or received(): the store has said -EAGAIN. Comes again at once, or when the log has got on. */
-void text_again(struct stream *stream, const struct kv_shared *kv);
+/* From within bytes() or received(): the store has said -EAGAIN. Comes again at once; or in a millisecond, where the
+ * log has to get on, or the store is `held` (store_hold_flushes). */
+void text_again(struct stream *stream, const struct kv_shared *kv, bool held);
 
 /*
  * value.c: when the length of a long value is known, its place is reserved, and its bytes are received there. Room is

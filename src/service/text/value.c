@@ -29,7 +29,7 @@ void text_value_go(struct text_value *v, struct stream *stream, const struct kv_
 		rc = store_reserve_more(kv->store, &v->ref, MIN(v->len, v->done + STORE_PART_MIN), &v->ready);
 	}
 	if (rc == -EAGAIN) {
-		text_again(stream, kv);
+		text_again(stream, kv, false);
 		return;
 	}
 	v->busy = rc != -EBUSY ? 0 : v->busy ? v->busy : now;
