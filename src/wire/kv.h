@@ -125,7 +125,7 @@ _Static_assert(sizeof(struct wire_meta) == 24, "wire layout");
 /* Body of an answer with WIRE_MOVED: another server of the cluster has the key's slot. Its address follows, which
  * wire_printable() is true of; nothing where no server has it. */
 struct wire_elsewhere {
-	uint64_t epoch; /* of the server's table; one less where the slot is its own by that, and not served yet */
+	uint64_t epoch; /* of the server's table; 0 where the slot is its own by that, and not served yet */
 	uint16_t slot;
 	uint16_t reserved[3]; /* 0 */
 };

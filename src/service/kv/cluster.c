@@ -645,7 +645,7 @@ int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct 
 	uint16_t owner = view->table.owner[slot];
 	bool waits = kv_view_waits(view, slot);
 	/* A slot that waits is this server's by the table, and not yet by what it does. */
-	struct wire_elsewhere where = {.epoch = view->table.epoch - waits, .slot = (uint16_t)slot};
+	struct wire_elsewhere where = {.epoch = waits ? 0 : view->table.epoch, .slot = (uint16_t)slot};
 	const char *address = owner == CLUSTER_ABSENT || waits ? "" : view->table.node[owner].address[CLUSTER_NATIVE];
 	uint32_t length = (uint32_t)(sizeof(where) + strlen(address));
 	struct wire_record *reply;
