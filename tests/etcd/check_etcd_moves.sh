@@ -120,6 +120,9 @@ history=$!
 clients+=("$history")
 all_there() { python3 "$srcdir/tests/etcd/moved.py" check "${ports[@]:4:4}" >"$dir/there" 2>&1; }
 all_there || { cat "$dir/there"; fail "the keys before any move"; }
+python3 "$srcdir/tests/etcd/moved.py" count "${ports[@]:4:4}" >"$dir/counts" 2>&1 &
+counts=$!
+clients+=("$counts")
 
 # moved: nothing is to go any more, and all serve by the table.
 moved() { show --json | jq -e 'all(.nodes[]; .gives == 0)' >/dev/null; }
@@ -143,6 +146,8 @@ done
 "$rdmactl" cluster drain a --wait --name kv --etcd "$url" >"$dir/out" 2>"$dir/err" || { cat "$dir/err"; fail "the drain of a"; }
 [[ $(of a slots) == 0 ]] || fail "a has slots behind its drain"
 all_there || { cat "$dir/there"; fail "keys behind the drain"; }
+kill -TERM "$counts"
+wait "$counts" || { cat "$dir/counts"; fail "clients of Redis Cluster that count"; }
 "$rdmactl" cluster drain nobody --name kv --etcd "$url" 2>"$dir/err" && fail "a drain of no node"
 
 # etcd is away in the midst; all goes on when it is back.

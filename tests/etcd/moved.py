@@ -1,15 +1,21 @@
 """moved.py fill|check|right PORT... : keys of several lengths, types and times to live on several servers, by Redis's protocol; and whether
-each is still there as it was, at the server that has it now; `right`: or is not there. Exit status 1: one is not, which is printed."""
+each is still there as it was, at the server that has it now; `right`: or is not there. `count`: clients count until SIGTERM, and follow
+redirections as those of Redis Cluster do. Exit status 1: a key is not there, or a count is wrong or refused, which is printed."""
+import signal
 import socket
 import sys
+import threading
 import time
 
 COUNT = 3000
+CLIENTS = 4
+COUNTERS = 200
+REDIRECTIONS = 16  # that a client follows, of which the later ones that say TRYAGAIN are after a pause
 
 
 class Servers:
     def __init__(self, ports):
-        self.files = []
+        self.files, self.ports = [], ports
         for port in ports:
             connection = socket.create_connection(("127.0.0.1", port), 10)
             self.files.append((connection, connection.makefile("rb")))
@@ -33,13 +39,51 @@ class Servers:
             time.sleep(0.002)
         return answer
 
+    def follow(self, at, words):
+        """The answer, and the server that gave it, by no more redirections than a client of Redis Cluster follows."""
+        for redirection in range(REDIRECTIONS):
+            answer = self.once(at, words)
+            if answer.startswith(b"-MOVED"):
+                at = self.ports.index(int(answer.rsplit(b":", 1)[1]))
+            elif not answer.startswith(b"-TRYAGAIN"):
+                break
+            elif redirection >= REDIRECTIONS // 2:
+                time.sleep(0.05)
+        return answer, at
+
+
+def count(ports, number, ended, wrong):
+    servers, at = Servers(ports), [0] * COUNTERS
+    for counted in range(1, sys.maxsize):
+        for counter in range(COUNTERS):
+            if ended.is_set() or wrong:
+                return
+            answer, at[counter] = servers.follow(at[counter], (b"INCR", b"count%d.%d" % (number, counter)))
+            if answer != b":%d" % counted:
+                wrong.append("count%d.%d answers %r to number %d" % (number, counter, answer[:60], counted))
+
+
+def count_all(ports):
+    ended, wrong = threading.Event(), []
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    clients = [threading.Thread(target=count, args=(ports, number, ended, wrong)) for number in range(CLIENTS)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    print(*wrong, sep="\n", end="")
+    return 1 if wrong else 0
+
 
 def value(number):
     return b"%d " % number * (1 + number % 7 * 40)
 
 
 def main():
-    servers = Servers([int(port) for port in sys.argv[2:]])
+    ports = [int(port) for port in sys.argv[2:]]
+    if sys.argv[1] == "count":
+        return count_all(ports)
+    servers = Servers(ports)
     wrong = 0
     for number in range(COUNT):
         key = b"moved%d" % number

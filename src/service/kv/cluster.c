@@ -641,7 +641,8 @@ uint64_t kv_cluster_tick(struct kv_cluster *cluster, uint64_t now)
 
 int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, unsigned slot)
 {
-	const struct kv_view *view = kv_cluster_view(((const struct kv_shared *)agent->thread->part.shared)->cluster);
+	const struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+	const struct kv_view *view = kv_cluster_view(cluster);
 	uint16_t owner = view->table.owner[slot];
 	bool waits = kv_view_waits(view, slot);
 	/* A slot that waits is this server's by the table, and not yet by what it does. */
@@ -650,7 +651,7 @@ int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct 
 	uint32_t length = (uint32_t)(sizeof(where) + strlen(address));
 	struct wire_record *reply;
 
-	if (kv_view_holds(view, slot)) {
+	if (kv_view_holds(cluster, view, slot)) {
 		kv_hold_retry(conn, agent->thread);
 		return -EAGAIN;
 	}

@@ -15,6 +15,7 @@
 #define IDLE (10 * TIME_S)
 #define ASKED TIME_S /* for which a session that asks is in the way of another one */
 #define LOOK TIME_S
+#define COMING TIME_S /* for which requests for slots wait that are here with all values, until the table is, too */
 #define VERSION_MAX (1ull << 55) /* as of store_epoch() */
 
 _Static_assert(WIRE_MOVE_NAME == CLUSTER_NAME_MAX + 1 && WIRE_MOVE_BOOT == CLUSTER_BOOT &&
@@ -270,6 +271,7 @@ static int session_begin(struct kv_cluster *cluster, const struct cluster_sessio
 	atomic_fetch_add(&m->begun, 1);
 	kv_cluster_publish(cluster, view);
 	log_info("kv", "slots %u come from node %s, by its table of epoch %" PRIu64, count_slots(asks->slots),
+	atomic_store(&cluster->coming, 0);
 		 asks->donor, asks->epoch);
 	return 0;
 }
@@ -457,7 +459,8 @@ static bool is_whole(struct kv_moves *m)
 /* -EAGAIN: a table takes the place of another. */
 static int move_complete(struct kv_agent *agent, const struct wire_move *move, enum wire_status *status)
 {
-	struct kv_moves *m = moves_of(agent);
+	struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+	struct kv_moves *m = cluster->moves;
 	int rc = 0;
 
 	*status = WIRE_STALE;
@@ -465,8 +468,7 @@ static int move_complete(struct kv_agent *agent, const struct wire_move *move, e
 	if (m->frozen) {
 		rc = -EAGAIN;
 	} else if (agent->session && is_in(m, move->id) && m->number == agent->session &&
-		   atomic_load(&((const struct kv_shared *)agent->thread->part.shared)->cluster->view)->session ==
-			   m->number) {
+		   atomic_load(&cluster->view)->session == m->number) {
 		m->gone = move->version > m->highest || !is_whole(m);
 		if (!m->gone) {
 			m->session.complete = move->epoch;
@@ -476,6 +478,7 @@ static int move_complete(struct kv_agent *agent, const struct wire_move *move, e
 	pthread_mutex_unlock(&m->lock);
 	if (rc == 0 && agent->session)
 		agent->session = KV_SESSION_PAST; /* it takes nothing any more */
+			atomic_store(&cluster->coming, time_now() + COMING);
 	return rc;
 }
 
@@ -485,6 +488,20 @@ static int move_status(struct conn *conn, struct kv_agent *agent, const struct w
 	struct kv_moves *m = moves_of(agent);
 	struct wire_move_begin begin;
 	bool mine;
+/* The table is there by which they are this server's. */
+static void move_done(struct kv_agent *agent, const struct wire_move *move)
+{
+	struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+	struct kv_moves *m = cluster->moves;
+
+	pthread_mutex_lock(&m->lock);
+	if (is_in(m, move->id) && m->session.complete)
+		atomic_store(&cluster->coming, time_now() + COMING);
+	pthread_mutex_unlock(&m->lock);
+	if (m->look)
+		m->look(m->arg);
+}
+
 
 	memcpy(&begin, body, request->length);
 	if (!conn_client(conn)->move) {
@@ -507,8 +524,8 @@ static int move_status(struct conn *conn, struct kv_agent *agent, const struct w
 	}
 	if (request->arg == WIRE_MOVE_COMPLETE)
 		return move_complete(agent, &begin.move, status);
-	if (request->arg == WIRE_MOVE_DONE && m->look)
-		m->look(m->arg);
+	if (request->arg == WIRE_MOVE_DONE)
+		move_done(agent, &begin.move);
 	pthread_mutex_lock(&m->lock);
 	mine = agent->session && is_in(m, begin.move.id) && m->number == agent->session;
 	pthread_mutex_unlock(&m->lock);
