@@ -351,13 +351,17 @@ static inline bool kv_view_hides(const struct kv_view *view, const void *key, si
 	return unlikely(view->hidden) && kv_view_elsewhere(view, key, len, &slot) && !cluster_bit(view->sealed, slot);
 }
 
-/* Whether it is of a key that is on its way here, which is no change to anyone. */
+/* Whether it is of a key of another server's slot: on its way here, or deleted as it has gone there, which is no change
+ * to anyone. Without an engine the latter is gone for all. */
 static inline bool kv_event_hides(const struct kv_cluster *cluster, const struct store_event *event)
 {
-	const struct kv_view *view = cluster ? atomic_load_explicit(&cluster->view, memory_order_acquire) : NULL;
+	const struct kv_view *view;
+	unsigned slot;
 
-	return unlikely(view && view->session) && event->key_len &&
-	       cluster_bit(view->incoming, cluster_slot(event->key, event->key_len));
+	if (likely(!cluster) || !cluster->fenced || !event->key_len)
+		return false;
+	view = atomic_load_explicit(&cluster->view, memory_order_acquire);
+	return kv_view_elsewhere(view, event->key, event->key_len, &slot) && !cluster_bit(view->sealed, slot);
 }
 
 /* Whether the table has the slot here, which still has keys of before it was lost. */

@@ -183,16 +183,22 @@ void kv_moves_thaw(struct kv_cluster *cluster)
 {
 	struct kv_moves *m = cluster->moves;
 	const struct kv_view *view = atomic_load(&cluster->view);
+	bool ends, served;
 	char why[64];
 
 	if (!m)
 		return;
 	snprintf(why, sizeof(why), "by the table of epoch %" PRIu64, view->table.epoch);
 	pthread_mutex_lock(&m->lock);
-	if (m->number && view->session != m->number)
-		session_end(m, any_kept(&m->session, view), why);
+	ends = m->number && view->session != m->number;
+	served = ends && any_kept(&m->session, view);
+	if (ends)
+		session_end(m, served, why);
 	m->frozen = false;
 	pthread_mutex_unlock(&m->lock);
+	/* Slots are on no node for a moment: a reader of all keys may not have found theirs. */
+	if (served)
+		store_tell_came(m->store);
 }
 
 uint64_t kv_moves_tick(struct kv_cluster *cluster, uint64_t now)
@@ -265,13 +271,13 @@ static int session_begin(struct kv_cluster *cluster, const struct cluster_sessio
 	m->open = m->bound = m->gone = false;
 	m->asked = 0;
 	pthread_mutex_unlock(&m->lock);
+	atomic_store(&cluster->coming, 0);
 	atomic_store(&m->used, time_now());
 	atomic_store(&m->items, 0);
 	atomic_store(&m->bytes, 0);
 	atomic_fetch_add(&m->begun, 1);
 	kv_cluster_publish(cluster, view);
 	log_info("kv", "slots %u come from node %s, by its table of epoch %" PRIu64, count_slots(asks->slots),
-	atomic_store(&cluster->coming, 0);
 		 asks->donor, asks->epoch);
 	return 0;
 }
@@ -472,22 +478,16 @@ static int move_complete(struct kv_agent *agent, const struct wire_move *move, e
 		m->gone = move->version > m->highest || !is_whole(m);
 		if (!m->gone) {
 			m->session.complete = move->epoch;
+			atomic_store(&cluster->coming, time_now() + COMING);
 			*status = WIRE_OK;
 		}
 	}
 	pthread_mutex_unlock(&m->lock);
 	if (rc == 0 && agent->session)
 		agent->session = KV_SESSION_PAST; /* it takes nothing any more */
-			atomic_store(&cluster->coming, time_now() + COMING);
 	return rc;
 }
 
-static int move_status(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
-		       enum wire_status *status, char *why, size_t size)
-{
-	struct kv_moves *m = moves_of(agent);
-	struct wire_move_begin begin;
-	bool mine;
 /* The table is there by which they are this server's. */
 static void move_done(struct kv_agent *agent, const struct wire_move *move)
 {
@@ -502,6 +502,12 @@ static void move_done(struct kv_agent *agent, const struct wire_move *move)
 		m->look(m->arg);
 }
 
+static int move_status(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
+		       enum wire_status *status, char *why, size_t size)
+{
+	struct kv_moves *m = moves_of(agent);
+	struct wire_move_begin begin;
+	bool mine;
 
 	memcpy(&begin, body, request->length);
 	if (!conn_client(conn)->move) {
