@@ -224,7 +224,7 @@ static void flush_step(struct store *store, uint64_t *cursor, uint64_t *deleted,
 }
 
 /* All is gone: sooner, a watcher might read again what is about to go. */
-static void flush_tell(struct store *store)
+static void tell_all(struct store *store, enum store_event_type type)
 {
 	struct stripe *s = &store->stripe[0];
 	struct dead dead = {0};
@@ -232,8 +232,13 @@ static void flush_tell(struct store *store)
 	if (!events_on(store))
 		return;
 	lock_take(&s->lock, LOCK_STRIPE);
-	event_tell(store, (struct event){STORE_EVENT_FLUSHED}, &dead);
+	event_tell(store, (struct event){type}, &dead);
 	stripe_unlock(store, s, &dead);
+}
+
+void store_tell_came(struct store *store)
+{
+	tell_all(store, STORE_EVENT_MISSED);
 }
 
 void store_hold_flushes(struct store *store, bool held)
@@ -273,7 +278,7 @@ int store_flush_some(struct store *store, uint64_t *cursor, uint64_t *deleted)
 		return rc;
 	flush_step(store, cursor, deleted, NULL, NULL);
 	if (!*cursor)
-		flush_tell(store);
+		tell_all(store, STORE_EVENT_FLUSHED);
 	return 0;
 }
 
@@ -304,7 +309,7 @@ bool store_flush_rest(struct store *store, uint64_t now)
 	flush_step(store, &c->flush_cursor, &deleted, NULL, NULL);
 	if (!c->flush_cursor) {
 		c->flushed = c->flushing;
-		flush_tell(store);
+		tell_all(store, STORE_EVENT_FLUSHED);
 	}
 	return c->flush_cursor;
 }

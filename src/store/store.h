@@ -412,7 +412,7 @@ struct store_event {
 	bool timed;      /* of SET and EXPIRY: it has got a time at which it expires */
 	uint64_t number; /* rises, with gaps */
 	uint64_t note;   /* of the put or step that it comes of; 0 of others */
-	uint64_t missed; /* of MISSED: so many events, at most */
+	uint64_t missed; /* of MISSED: so many events, at most; 0: keys came, and no change is missing */
 	size_t key_len;  /* 0 of MISSED and FLUSHED */
 	unsigned char key[STORE_KEY_MAX];
 };
@@ -433,6 +433,8 @@ void store_watch_end(struct store *store, struct store_watcher *watcher);
 bool store_watch_next(struct store *store, struct store_watcher *watcher, struct store_event *out);
 /* Every watcher is told that it missed one of any key: its copies are to be taken for old, though no key changed. */
 void store_watch_all_missed(struct store *store);
+/* Keys are shown that were there before, and of which nothing was told. */
+void store_tell_came(struct store *store);
 /* The number that the next event gets: those below it are of changes that a read from here on sees. */
 uint64_t store_event_head(const struct store *store);
 /* Before the thread sleeps, and behind it. False: do not sleep, there is something. */

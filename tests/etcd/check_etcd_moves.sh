@@ -72,6 +72,17 @@ history=$!
 clients+=("$history")
 all_there() { python3 "$srcdir/tests/etcd/moved.py" check "${all[@]}" >"$dir/there" 2>&1; }
 all_there || { cat "$dir/there"; fail "the keys before any move"; }
+python3 "$srcdir/tests/etcd/moved.py" count "${ports[@]:4:4}" >"$dir/counts" 2>&1 &
+counts=$!
+clients+=("$counts")
+watches=()
+for i in 0 1 2 3; do
+	"$rdmactl" kv watch -H "127.0.0.1:${ports[i]}" moved >"$dir/watch.$i" 2>"$dir/watch.err" &
+	watches+=($!)
+	clients+=($!)
+	watches_now() { grep -q began "$dir/watch.$1"; }
+	wait_for "a watch of ${nodes[i]}" watches_now $i
+done
 
 # moved: nothing is to go any more, and all serve by the table.
 moved() { show --json | jq -e 'all(.nodes[]; .gives == 0)' >/dev/null; }
@@ -95,6 +106,15 @@ done
 "$rdmactl" cluster drain a --wait --name kv --etcd "$url" >"$dir/out" 2>"$dir/err" || { cat "$dir/err"; fail "the drain of a"; }
 [[ $(of a slots) == 0 ]] || fail "a has slots behind its drain"
 all_there || { cat "$dir/there"; fail "keys behind the drain"; }
+kill -TERM "$counts"
+wait "$counts" || { cat "$dir/counts"; fail "clients of Redis Cluster that count"; }
+# A watcher is told where slots went or came, and of no change, as there was none.
+kill -INT "${watches[@]}"
+wait "${watches[@]}"
+for i in 0 1 2 3; do
+	grep -q "^missed" "$dir/watch.$i" || fail "${nodes[i]} told no watcher that slots went or came"
+	grep -Ev "^(began|missed)" "$dir/watch.$i" >"$dir/out" && fail "${nodes[i]} told of changes in moves"
+done
 "$rdmactl" cluster drain nobody --name kv --etcd "$url" 2>"$dir/err" && fail "a drain of no node"
 
 # etcd is away in the midst; all goes on when it is back.

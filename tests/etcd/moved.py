@@ -1,11 +1,17 @@
 """moved.py fill|check|right PORT... [PATH...]: keys of several lengths, types and times to live on several servers, by Redis's protocol, and
 with flags by memcached's where sockets of it are named; and whether each is still there as it was, at the server that has it now; `right`: or
-is not there. Exit status 1: one is not, which is printed."""
+is not there. `count`: clients count until SIGTERM, and follow redirections as clients of Redis Cluster do. Exit status 1: a key is not
+there, or a count is wrong or refused, which is printed."""
+import signal
 import socket
 import sys
+import threading
 import time
 
 COUNT = 3000
+CLIENTS = 4
+COUNTERS = 200
+REDIRECTIONS = 16  # that a client follows, of which the later ones that say TRYAGAIN are after a pause
 
 
 def connect(to):
@@ -19,7 +25,7 @@ def connect(to):
 
 class Servers:
     def __init__(self, servers):
-        self.files = []
+        self.files, self.servers = [], servers
         for connection in map(connect, servers):
             self.files.append((connection, connection.makefile("rb")))
 
@@ -42,6 +48,41 @@ class Servers:
             time.sleep(0.002)
         return answer
 
+    def follow(self, at, words):
+        """The answer, and the server that gave it, by no more redirections than a client of Redis Cluster follows."""
+        for redirection in range(REDIRECTIONS):
+            answer = self.once(at, words)
+            if answer.startswith(b"-MOVED"):
+                at = self.servers.index(answer.rsplit(b":", 1)[1].decode())
+            elif not answer.startswith(b"-TRYAGAIN"):
+                break
+            elif redirection >= REDIRECTIONS // 2:
+                time.sleep(0.05)
+        return answer, at
+
+
+def count(ports, number, ended, wrong):
+    servers, at = Servers(ports), [0] * COUNTERS
+    for counted in range(1, sys.maxsize):
+        for counter in range(COUNTERS):
+            if ended.is_set() or wrong:
+                return
+            answer, at[counter] = servers.follow(at[counter], (b"INCR", b"count%d.%d" % (number, counter)))
+            if answer != b":%d" % counted:
+                wrong.append("count%d.%d answers %r to number %d" % (number, counter, answer[:60], counted))
+
+
+def count_all(ports):
+    ended, wrong = threading.Event(), []
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    clients = [threading.Thread(target=count, args=(ports, number, ended, wrong)) for number in range(CLIENTS)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    print(*wrong, sep="\n", end="")
+    return 1 if wrong else 0
+
 
 class Memcached(Servers):
     def once(self, at, words):
@@ -58,6 +99,8 @@ def value(number):
 
 
 def main():
+    if sys.argv[1] == "count":
+        return count_all(sys.argv[2:])
     servers = Servers([to for to in sys.argv[2:] if to.isdigit()])
     flagged = Memcached([to for to in sys.argv[2:] if not to.isdigit()])
     wrong = 0

@@ -670,15 +670,17 @@ static void note_refusal(struct kv_agent *agent, unsigned slot)
 
 int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, unsigned slot)
 {
-	const struct kv_view *view = kv_cluster_view(((const struct kv_shared *)agent->thread->part.shared)->cluster);
+	const struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+	const struct kv_view *view = kv_cluster_view(cluster);
 	uint16_t owner = view->table.owner[slot];
 	bool waits = kv_view_waits(view, slot);
+	/* A slot that waits is this server's by the table, and not yet by what it does. */
 	struct wire_elsewhere where = {.epoch = waits ? 0 : view->table.epoch, .slot = (uint16_t)slot};
 	const char *address = owner == CLUSTER_ABSENT || waits ? "" : view->table.node[owner].address[CLUSTER_NATIVE];
 	uint32_t length = (uint32_t)(sizeof(where) + strlen(address));
 	struct wire_record *reply;
 
-	if (kv_view_holds(view, slot)) {
+	if (kv_view_holds(cluster, view, slot)) {
 		kv_hold_retry(conn, agent->thread);
 		return -EAGAIN;
 	}

@@ -126,6 +126,7 @@ struct kv_cluster {
 	struct store *store;
 	struct list threads, replaced;
 	struct kv_moves *moves;
+	_Atomic uint64_t coming; /* by time_now(), requests for incoming slots wait until then: all of them are here */
 	bool settled;            /* every worker goes by `view` */
 	bool sweeps;             /* a sweep is under way, */
 	uint64_t cursor;         /* so far, */
@@ -333,10 +334,19 @@ static inline bool kv_view_elsewhere(const struct kv_view *view, const void *key
 	return !kv_view_has(view, *slot);
 }
 
-/* Whether requests for the slot wait, as it is about to be another server's. */
-static inline bool kv_view_holds(const struct kv_view *view, unsigned slot)
+/* Whether requests for some slot wait. */
+static inline bool kv_view_holds_any(const struct kv_cluster *cluster, const struct kv_view *view)
 {
-	return unlikely(view->sealed_until) && cluster_bit(view->sealed, slot) && time_now() < view->sealed_until;
+	return view->sealed_until || (view->session && atomic_load_explicit(&cluster->coming, memory_order_relaxed));
+}
+
+/* Whether requests for the slot wait, as it is about to be another server's, or this one's: else the two of them would
+ * send clients to each other until both have the table. */
+static inline bool kv_view_holds(const struct kv_cluster *cluster, const struct kv_view *view, unsigned slot)
+{
+	return unlikely(kv_view_holds_any(cluster, view)) &&
+	       ((cluster_bit(view->sealed, slot) && time_now() < view->sealed_until) ||
+		(cluster_bit(view->incoming, slot) && time_now() < atomic_load(&cluster->coming)));
 }
 
 /* Whether a key that is here is not to be shown. */
@@ -347,13 +357,17 @@ static inline bool kv_view_hides(const struct kv_view *view, const void *key, si
 	return unlikely(view->hidden) && kv_view_elsewhere(view, key, len, &slot) && !cluster_bit(view->sealed, slot);
 }
 
-/* Whether it is of a key that is on its way here, which is no change to anyone. */
+/* Whether it is of a key of another server's slot: on its way here, or deleted as it has gone there, which is no change
+ * to anyone. Without an engine the latter is gone for all. */
 static inline bool kv_event_hides(const struct kv_cluster *cluster, const struct store_event *event)
 {
-	const struct kv_view *view = cluster ? atomic_load_explicit(&cluster->view, memory_order_acquire) : NULL;
+	const struct kv_view *view;
+	unsigned slot;
 
-	return unlikely(view && view->session) && event->key_len &&
-	       cluster_bit(view->incoming, cluster_slot(event->key, event->key_len));
+	if (likely(!cluster) || !cluster->fenced || !event->key_len)
+		return false;
+	view = atomic_load_explicit(&cluster->view, memory_order_acquire);
+	return kv_view_elsewhere(view, event->key, event->key_len, &slot) && !cluster_bit(view->sealed, slot);
 }
 
 /* Whether the table has the slot here, which still has keys of before it was lost. */

@@ -17,6 +17,7 @@
 #define LOOK TIME_S
 #define VERSIONS (1ull << 47) /* beyond this machine's clock, as store_epoch() has it: a year */
 #define EPOCHS 1024u          /* of tables that this server may not have seen when a session is complete */
+#define COMING TIME_S          /* for which requests wait for slots whose values are here, until the table is, too */
 
 _Static_assert(WIRE_MOVE_NAME == CLUSTER_NAME_MAX + 1 && WIRE_MOVE_BOOT == CLUSTER_BOOT &&
 		       WIRE_MOVE_ID == CLUSTER_ID_SIZE && sizeof(((struct wire_move_begin *)0)->slots) == KV_SLOT_BYTES,
@@ -183,16 +184,22 @@ void kv_moves_thaw(struct kv_cluster *cluster)
 {
 	struct kv_moves *m = cluster->moves;
 	const struct kv_view *view = atomic_load(&cluster->view);
+	bool ends, served;
 	char why[64];
 
 	if (!m)
 		return;
 	snprintf(why, sizeof(why), "by the table of epoch %" PRIu64, view->table.epoch);
 	pthread_mutex_lock(&m->lock);
-	if (m->number && view->session != m->number)
-		session_end(m, any_kept(&m->session, view), why);
+	ends = m->number && view->session != m->number;
+	served = ends && any_kept(&m->session, view);
+	if (ends)
+		session_end(m, served, why);
 	m->frozen = false;
 	pthread_mutex_unlock(&m->lock);
+	/* Slots are on no node for a moment: a reader of all keys may not have found theirs. */
+	if (served)
+		store_tell_came(m->store);
 }
 
 uint64_t kv_moves_tick(struct kv_cluster *cluster, uint64_t now)
@@ -265,6 +272,7 @@ static int session_begin(struct kv_cluster *cluster, const struct cluster_sessio
 	m->open = m->bound = m->gone = false;
 	m->asked = 0;
 	pthread_mutex_unlock(&m->lock);
+	atomic_store(&cluster->coming, 0);
 	atomic_store(&m->used, time_now());
 	atomic_store(&m->items, 0);
 	atomic_store(&m->bytes, 0);
@@ -483,7 +491,7 @@ static bool is_whole(struct kv_moves *m)
 /* -EAGAIN: a table takes the place of another. */
 static int move_complete(struct kv_agent *agent, const struct wire_move *move, enum wire_status *status)
 {
-	const struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+	struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
 	struct kv_moves *m = cluster->moves;
 	const struct kv_view *view;
 	int rc = 0;
@@ -497,6 +505,7 @@ static int move_complete(struct kv_agent *agent, const struct wire_move *move, e
 		m->gone = move->epoch > view->table.epoch + EPOCHS || move->version > m->highest || !is_whole(m);
 		if (!m->gone) {
 			m->session.complete = move->epoch;
+			atomic_store(&cluster->coming, time_now() + COMING);
 			*status = WIRE_OK;
 		}
 	}
@@ -504,6 +513,20 @@ static int move_complete(struct kv_agent *agent, const struct wire_move *move, e
 	if (rc == 0 && agent->session)
 		agent->session = KV_SESSION_PAST; /* it takes nothing any more */
 	return rc;
+}
+
+/* The table is there by which they are this server's. */
+static void move_done(struct kv_agent *agent, const struct wire_move *move)
+{
+	struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+	struct kv_moves *m = cluster->moves;
+
+	pthread_mutex_lock(&m->lock);
+	if (is_in(m, move->id) && m->session.complete)
+		atomic_store(&cluster->coming, time_now() + COMING);
+	pthread_mutex_unlock(&m->lock);
+	if (m->look)
+		m->look(m->arg);
 }
 
 static int move_status(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, const char *body,
@@ -541,8 +564,8 @@ static int move_status(struct conn *conn, struct kv_agent *agent, const struct w
 	}
 	if (request->arg == WIRE_MOVE_COMPLETE)
 		return move_complete(agent, &begin.move, status);
-	if (request->arg == WIRE_MOVE_DONE && m->look)
-		m->look(m->arg);
+	if (request->arg == WIRE_MOVE_DONE)
+		move_done(agent, &begin.move);
 	pthread_mutex_lock(&m->lock);
 	mine = agent->session && is_in(m, begin.move.id) && m->number == agent->session;
 	pthread_mutex_unlock(&m->lock);

@@ -190,9 +190,9 @@ static int source_hear(struct service_source *s)
 	if (store_flushes(s->store) != s->flushes)
 		return -ESTALE;
 	for (unsigned i = 0; rc == 0 && i < EVENTS && store_watch_next(s->store, &s->watcher, event); i++) {
-		if (event->type == STORE_EVENT_MISSED || event->type == STORE_EVENT_FLUSHED)
+		if (event->missed || event->type == STORE_EVENT_FLUSHED)
 			rc = -ESTALE;
-		else if (is_of(s, event->key, event->key_len))
+		else if (event->key_len && is_of(s, event->key, event->key_len))
 			rc = note_key(s, &s->noted[s->filling], event->key, event->key_len);
 	}
 	return rc;

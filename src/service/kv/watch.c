@@ -171,7 +171,7 @@ static void watch_hear(struct kv_agent *agent, const struct store_event *event)
 	struct wire_event *to;
 
 	if (event->type == STORE_EVENT_MISSED && w->kinds)
-		watch_miss(agent, event->missed);
+		watch_miss(agent, MAX(event->missed, 1u));
 	if (!is_for(agent, head.kind, event->key, event->key_len))
 		return;
 	to = w->missed ? NULL : buffer_reserve(w, size_of(&head));

@@ -177,7 +177,8 @@ static unsigned access_of(const struct memc_command *command)
 /* 0; -EREMOTE: another server has one of its keys; -EAGAIN: that is about to be so. */
 static int find_keys(const struct memcached_client *c, struct memc_command *command)
 {
-	const struct kv_view *view = kv_cluster_view(c->thread->shared->kv->cluster);
+	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
+	const struct kv_view *view = kv_cluster_view(cluster);
 	struct memc_word rest = command->rest, key;
 	bool elsewhere = false;
 	unsigned slot = 0;
@@ -188,7 +189,7 @@ static int find_keys(const struct memcached_client *c, struct memc_command *comm
 		while (!elsewhere && memc_next_key(command, &key))
 			elsewhere = kv_view_elsewhere(view, key.at, key.len, &slot);
 	command->rest = rest;
-	return !elsewhere ? 0 : kv_view_holds(view, slot) ? -EAGAIN : -EREMOTE;
+	return !elsewhere ? 0 : kv_view_holds(cluster, view, slot) ? -EAGAIN : -EREMOTE;
 }
 
 /* 0, -EACCES, -EROFS. */

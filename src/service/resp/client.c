@@ -303,13 +303,13 @@ bool resp_is_here(struct resp_client *c, const struct resp_command *command, con
 bool resp_waits(const struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
 		unsigned argc)
 {
-	const struct kv_view *view = c->thread->table;
+	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
 	struct resp_keys keys = resp_keys(command, argv, argc);
 
 	for (unsigned i = 0; i < keys.count; i++) {
 		const struct resp_arg *key = resp_key(&keys, argv, i);
 
-		if (kv_view_holds(view, cluster_slot(key->at, key->len)))
+		if (kv_view_holds(cluster, c->thread->table, cluster_slot(key->at, key->len)))
 			return true;
 	}
 	return command->id == RESP_CMD_EXEC && resp_multi_waits(c);
@@ -463,7 +463,8 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 		c->thread->table = kv_cluster_view(cluster);
 	c->pushed = SIZE_MAX;
 	command = command_of(c, argv, argc);
-	if (unlikely(cluster && c->thread->table->sealed_until) && command && resp_waits(c, command, argv, argc))
+	if (unlikely(cluster && kv_view_holds_any(cluster, c->thread->table)) && command &&
+	    resp_waits(c, command, argv, argc))
 		return -EAGAIN;
 	if (!command || !resp_may(c, command, argv, argc) || !resp_pubsub_allows(c, command)) {
 		if (command)
