@@ -1,6 +1,9 @@
 """moved.py fill|check|right PORT... : keys of several lengths, types and times to live on several servers, by Redis's protocol; and whether
 each is still there as it was, at the server that has it now; `right`: or is not there. `count`: clients count until SIGTERM, and follow
-redirections as those of Redis Cluster do. Exit status 1: a key is not there, or a count is wrong or refused, which is printed."""
+redirections as those of Redis Cluster do. Exit status 1: a key is not there, or a count is wrong or refused, which is printed.
+moved.py flush PORT PID: when the first keys come to a server that has none, etcd, of that process, is stopped, and a transaction deletes all
+that the server shows. Exit status 2: it was too late for that, and nothing is deleted."""
+import os
 import signal
 import socket
 import sys
@@ -75,6 +78,24 @@ def count_all(ports):
     return 1 if wrong else 0
 
 
+def flush(port, etcd):
+    server = Servers([port])
+    end = time.monotonic() + 20
+    while server.once(0, (b"DBSIZE",)) == b":0" and time.monotonic() < end:
+        pass
+    os.kill(etcd, signal.SIGSTOP)
+    try:
+        time.sleep(0.3)  # a table that was on its way comes
+        own = [line for line in server.once(0, (b"CLUSTER", b"NODES")).splitlines() if b"myself" in line][0]
+        if server.once(0, (b"DBSIZE",)) == b":0" or not own.endswith(b"connected"):  # and slots behind that
+            return 2
+        answers = [server.once(0, words) for words in ((b"MULTI",), (b"FLUSHALL",), (b"EXEC",))]
+        print(*answers)
+        return 0 if answers[2] == b"*1" else 1
+    finally:
+        os.kill(etcd, signal.SIGCONT)
+
+
 def value(number):
     return b"%d " % number * (1 + number % 7 * 40)
 
@@ -83,6 +104,8 @@ def main():
     ports = [int(port) for port in sys.argv[2:]]
     if sys.argv[1] == "count":
         return count_all(ports)
+    if sys.argv[1] == "flush":
+        return flush(*ports)
     servers = Servers(ports)
     wrong = 0
     for number in range(COUNT):
