@@ -353,9 +353,8 @@ static void *mover_run(void *arg)
 	bool left;
 	int rc;
 
-	log_hush_begin(); /* a machine without RDMA was told of */
+	log_hush_begin(); /* for all that it does: why it ends is told, and a queue that is full is no error */
 	rc = rdmad_kv_open(m->address, &options, NULL, &m->kv);
-	log_hush_end();
 	if (rc == -EACCES || rc == -EPERM)
 		snprintf(m->reason, sizeof(m->reason), "%s; rdmactl -H %s%s%s key check", rdmad_error(), m->address,
 			 m->key_file ? " --key " : "", m->key_file ? m->key_file : "");

@@ -117,6 +117,21 @@ for i in 0 1 2 3; do
 done
 "$rdmactl" cluster drain nobody --name kv --etcd "$url" 2>"$dir/err" && fail "a drain of no node"
 
+# A transaction that deletes all deletes nothing that is on its way.
+for i in {1..5}; do
+	python3 "$srcdir/tests/etcd/moved.py" flush "${ports[4]}" "$etcd" >"$dir/flush" 2>&1 &
+	flush=$!
+	change add
+	wait "$flush"
+	flushed=$?
+	wait_for "slots of a" moved
+	[[ $flushed == 2 ]] || break
+	"$rdmactl" cluster drain a --wait --name kv --etcd "$url" >"$dir/out" 2>"$dir/err" || fail "drain $i of a"
+done
+echo "a delete-all in the midst: try $i, status $flushed"
+[[ $flushed == 0 || $flushed == 2 ]] || { cat "$dir/flush"; fail "a delete-all in the midst"; }
+all_there || { cat "$dir/there"; fail "keys behind a delete-all in the midst"; }
+
 # etcd is away in the midst; all goes on when it is back.
 change add
 kill -STOP "$etcd"

@@ -1,7 +1,10 @@
 """moved.py fill|check|right PORT... [PATH...]: keys of several lengths, types and times to live on several servers, by Redis's protocol, and
 with flags by memcached's where sockets of it are named; and whether each is still there as it was, at the server that has it now; `right`: or
 is not there. `count`: clients count until SIGTERM, and follow redirections as clients of Redis Cluster do. Exit status 1: a key is not
-there, or a count is wrong or refused, which is printed."""
+there, or a count is wrong or refused, which is printed.
+moved.py flush PORT PID: when the first keys come to a server that has none, etcd, of that process, is stopped, and a transaction deletes all
+that the server shows. Exit status 2: it was too late for that, and nothing is deleted."""
+import os
 import signal
 import socket
 import sys
@@ -94,6 +97,24 @@ class Memcached(Servers):
         return b"".join(lines)
 
 
+def flush(port, etcd):
+    server = Servers([port])
+    end = time.monotonic() + 20
+    while server.once(0, (b"DBSIZE",)) == b":0" and time.monotonic() < end:
+        pass
+    os.kill(etcd, signal.SIGSTOP)
+    try:
+        time.sleep(0.3)  # a table that was on its way comes
+        own = [line for line in server.once(0, (b"CLUSTER", b"NODES")).splitlines() if b"myself" in line][0]
+        if server.once(0, (b"DBSIZE",)) == b":0" or not own.endswith(b"connected"):  # and slots behind that
+            return 2
+        answers = [server.once(0, words) for words in ((b"MULTI",), (b"FLUSHALL",), (b"EXEC",))]
+        print(*answers)
+        return 0 if answers[2] == b"*1" else 1
+    finally:
+        os.kill(etcd, signal.SIGCONT)
+
+
 def value(number):
     return b"%d " % number * (1 + number % 7 * 40)
 
@@ -101,6 +122,8 @@ def value(number):
 def main():
     if sys.argv[1] == "count":
         return count_all(sys.argv[2:])
+    if sys.argv[1] == "flush":
+        return flush(sys.argv[2], int(sys.argv[3]))
     servers = Servers([to for to in sys.argv[2:] if to.isdigit()])
     flagged = Memcached([to for to in sys.argv[2:] if not to.isdigit()])
     wrong = 0

@@ -409,7 +409,7 @@ static int flush_within(struct resp_client *c)
 		page_fill(c, page);
 		cursor = page->cursor;
 		for (size_t at = 0; rc >= 0 && page_next(page, &at, &key);)
-			rc = resp_view_delete(c, &key);
+			rc = is_shown(c, key.at, key.len) ? resp_view_delete(c, &key) : 0;
 	} while (rc >= 0 && cursor);
 	while (rc >= 0 && resp_view_next(c, &changed, &key, &there))
 		rc = there ? resp_view_delete(c, &key) : 0;
