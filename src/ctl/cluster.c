@@ -12,7 +12,7 @@
 #define ETCD_TIMEOUT (5 * TIME_S)  /* of each endpoint */
 #define DRAIN_LOOK (500 * TIME_MS) /* between looks whether a node is empty */
 #define DRAIN_STILL (30 * TIME_S)  /* without a slot that went, until that is said */
-#define DRAIN_TRIES 20u            /* to write the plan before another table follows the one that it is of */
+#define DRAIN_TRIES 20u            /* to write the plan before another table is there */
 
 static const char *cluster_name = "rdmad", *table_file, *etcd_urls, *etcd_user, *etcd_password_file;
 static uint64_t resp_port, metrics_port;
@@ -730,7 +730,7 @@ static int command_drain(const struct ctl_arguments *arguments)
 	bool raced;
 	int rc;
 
-	/* Each step of a move is a table, and so the one that is looked at may have been followed already. */
+	/* Each step of a move is a table, so another one may be there when the plan is made. */
 	do {
 		raced = false;
 		rc = look_at(cluster_name, &answer);

@@ -534,7 +534,7 @@ static void take_status(void *arg, int status, const void *value, size_t len)
 	*(int *)arg = status;
 }
 
-/* A request that is on its way while the slot comes here is not carried out before the one that was refused. */
+/* A request that is on its way while the slot comes here is not carried out before a request that was refused. */
 START_TEST(test_order)
 {
 	const char *key = "a";
