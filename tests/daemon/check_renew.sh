@@ -143,6 +143,7 @@ try_cut() {
 	come
 	ip link set "$interface" down
 	went
+	grep -qsF "the link of this side's RDMA device is down" "$dir"/out-* || fail "no client names the link: $(tail -qn 2 "$dir"/out-*)"
 	serves "$tcp"
 	ip link set "$interface" up
 	take_away

@@ -17,11 +17,9 @@ main=$(pgrep -x rdmad)
 [[ $process -gt 0 && $(state MainPID) == "$process" ]] || fail "rdmad told systemd of process $(state MainPID), and is $process"
 [[ $(stat -c %u "/proc/$main") != 0 ]] || fail "rdmad runs as root"
 
-for address in 127.0.0.1 "rdma://$RDMAD_GUEST_ADDR"; do
-	ends 0 "" "$rdmactl" -H "$address" ping -c 1
-	ends 0 "" "$rdmactl" -H "$address" kv set key value
-	ends 0 value "$rdmactl" -H "$address" kv get key
-done
+# More commands by each transport are in check_operator.sh.
+ends 0 "" "$rdmactl" -H 127.0.0.1 kv set key value
+ends 0 value "$rdmactl" -H "rdma://$RDMAD_GUEST_ADDR" kv get key
 
 lacks=$(inside "$rdmactl" --json status | jq -r .gpu.sandbox_lacks)
 [[ $lacks == "" ]] || fail "the unit keeps from sessions: $lacks"

@@ -2,7 +2,8 @@
 # check_operator.sh: the first hour of an operator by the manual alone, in the guest: the commands and files of rdmad-intro(7) as they
 # stand there, from the package to two daemons with keys, metrics, and an alert that fires when RDMA is lost. Then faults are
 # planted, and what doctor says of each is typed as it stands, until doctor is content. Two things are otherwise, for time: the store
-# is small, as each start touches its memory, and the alert fires after seconds; check_metrics_rules.sh has its minute.
+# is small, as each start touches its memory, and the alert fires after seconds; check_metrics_rules.sh has its minute. Each start of a
+# program takes tenths of a second here, and doctor starts many.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/package/installed.sh
@@ -35,8 +36,9 @@ follow() {
 		'# apt-get '* | '# journalctl '*) continue ;;
 		'# '*) as_root "${line:2}" ;;
 		'$ '*) as_user "${line:2}" ;;
-		esac >"$dir/out" 2>"$dir/err" </dev/null ||
-			{ fail "rdmad-intro(7): $line: exit status $?" && grep -E '^D[0-9]+ (failure|warning)' "$dir/out" >&2; }
+		esac >"$dir/out" 2>"$dir/err" </dev/null || fail "rdmad-intro(7): $line: exit status $?"
+		[[ $line != '# rdmactl doctor' ]] || ! grep -E '^D[0-9]+ (failure|warning)' "$dir/out" >"$dir/found" ||
+			fail "At the beginning, doctor is not content: $(cat "$dir/found")"
 	done < <(literal "$1" | grep '^[#$] ' | grep -E -- "${2-}")
 	((count > 0)) || fail "rdmad-intro(7) has no commands under \"$1\"${2+ with $2}"
 }
@@ -57,8 +59,16 @@ type_mend() { as_root "$mend" >"$dir/mended" 2>&1 || fail "the command that doct
 
 # --- the first hour
 
+# Prometheus takes long to start here, and finds nobody at first.
+file "Metrics and alerts" 2 >/srv/prometheus.yml
+sed 's/for: 1m/for: 2s/' /usr/share/rdmad/rdmad.rules.yml >/srv/rdmad.rules.yml
+sed -i -e 's,/usr/share/rdmad/,/srv/,' -e '1i global: {scrape_interval: 2s, evaluation_interval: 2s}' /srv/prometheus.yml
+prometheus --config.file /srv/prometheus.yml --storage.tsdb.path "$dir/tsdb" --web.listen-address 127.0.0.1:9090 --log.level error >"$dir/prometheus" 2>&1 &
+prometheus=$!
+
 echo 'kv.memory = "64M";' >>/etc/rdmad.conf
 start_system
+clients+=("$prometheus")
 follow "Is it there?"
 follow "The first key"
 file "The second machine" 1 >>/etc/rdmad.conf
@@ -80,12 +90,6 @@ inside systemctl reload rdmad@second || fail "reload of the second daemon"
 
 file "Metrics and alerts" 1 >>/etc/rdmad.conf
 follow "Metrics and alerts"
-file "Metrics and alerts" 2 >/srv/prometheus.yml
-ends 0 SUCCESS promtool check config /srv/prometheus.yml
-sed 's/for: 1m/for: 4s/' /usr/share/rdmad/rdmad.rules.yml >/srv/rdmad.rules.yml
-sed -i -e 's,/usr/share/rdmad/,/srv/,' -e '1i global: {scrape_interval: 2s, evaluation_interval: 2s}' /srv/prometheus.yml
-prometheus --config.file /srv/prometheus.yml --storage.tsdb.path "$dir/tsdb" --web.listen-address 127.0.0.1:9090 --log.level error >"$dir/prometheus" 2>&1 &
-clients+=($!)
 # asked QUERY VALUE: whether Prometheus has so many series of it.
 asked() { [[ $(curl -s -G --data-urlencode "query=$1" http://127.0.0.1:9090/api/v1/query | jq '.data.result | length' 2>"$dir/err") == "$2" ]]; }
 alert_is() { asked "ALERTS{alertname=\"$1\",alertstate=\"firing\"}" "$2"; }
@@ -93,8 +97,6 @@ wait_for "Prometheus's first look" asked 'rdmad_transport_available{transport="r
 [[ ! -s $dir/prometheus ]] || fail "Prometheus: $(cat "$dir/prometheus")"
 
 follow "When something is wrong"
-content "At the beginning"
-content "At the beginning" --config /etc/rdmad/second.conf
 echo "the first hour: $((SECONDS - began)) s"
 
 # --- faults
@@ -125,8 +127,8 @@ iptables -F INPUT
 wait_for "Prometheus's look behind the restart" asked 'rdmad_transport_available{transport="rdma"} == 1' 2
 lost=$SECONDS
 rdma link delete rxe0 >"$dir/out" 2>&1 & # which may wait for those that use it
-sees_loss() { doctor && jq -e 'any(.findings[]; .id == "RD-0102")' "$dir/out" >/dev/null; }
-wait_for "doctor to see that the device is gone" sees_loss
+wait_for "Prometheus to see that the device is gone" asked 'rdmad_transport_available{transport="rdma"} == 0' 2
+doctor
 names 0604
 names 0102
 ends 0 "tcp" "$rdmactl" --key /srv/user/.config/rdmad/key -H "$RDMAD_GUEST_ADDR" ping -c 1
@@ -138,7 +140,6 @@ chmod 666 /dev/infiniband/uverbs* /dev/infiniband/rdma_cm # as the rules of rdma
 wait_for "the end of the alert" alert_is RdmadRdmaMissing 0
 ends 0 "" "$rdmactl" --key /srv/user/.config/rdmad/key -H "rdma://$RDMAD_GUEST_ADDR" ping -c 1
 content "With the device back"
-content "With the device back" --config /etc/rdmad/second.conf
 
 inside systemctl stop rdmad@second rdmad || fail "systemctl stop"
 echo "$((SECONDS - began)) s in all"

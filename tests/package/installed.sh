@@ -8,10 +8,18 @@ packages=${RDMAD_PACKAGES:?the folder with the packages, which check_debian.sh h
 
 # Nothing starts here, as systemd is not running yet.
 # Triggers, of which that of the manual takes minutes here, are of no interest.
-dpkg --no-triggers --force-unsafe-io -i "$packages"/{rdmad,rdmactl,rdmad-gpu,librdmad6,librdma-lib1}_*.deb >"$dir/dpkg" 2>&1 ||
-	give_up "dpkg: $(grep -v '^Selecting' "$dir/dpkg")"
+# A test before this one may have installed them: what it left goes.
+if [[ -e /opt/rdmad.conf ]]; then
+	rm -rf /etc/systemd/system/rdmad.service.d /run/systemd /var/lib/private/rdmad
+	cp /opt/rdmad.conf /etc
+else
+	dpkg --no-triggers --force-unsafe-io -i "$packages"/{rdmad,rdmactl,rdmad-gpu,librdmad6,librdma-lib1}_*.deb >"$dir/dpkg" 2>&1 ||
+		give_up "dpkg: $(grep -v '^Selecting' "$dir/dpkg")"
+	cp /etc/rdmad.conf /opt
+fi
 unset LD_LIBRARY_PATH
 rdmactl=/usr/bin/rdmactl
+system='' # its process
 
 # start_system: with nothing to start but the unit rdmad and what that needs.
 start_system() {
@@ -23,7 +31,10 @@ start_system() {
 	# It waits for the start, once there is a systemd to ask: a look now and then would take as long as the start.
 	wait_for "the unit's start" inside systemctl start rdmad 2>"$dir/err" || give_up "$(inside systemctl status rdmad 2>&1; tail -n 20 "$dir/log")"
 }
-inside() { nsenter -t "$(pgrep -P "${clients[0]}" | head -n 1)" -m -p "$@"; }
+inside() {
+	system=${system:-$(pgrep -P "${clients[0]}" | head -n 1)}
+	nsenter -t "$system" -m -p "$@"
+}
 # state PROPERTY [UNIT]
 state() { inside systemctl show -p "$1" --value "${2:-rdmad}" 2>/dev/null; }
 # is PROPERTY VALUE [UNIT]
