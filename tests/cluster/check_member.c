@@ -927,8 +927,7 @@ static void turn(struct world *w, void *arg, uint64_t boot)
 			p->moving = UNSEALING;
 	}
 	mover_turn(w, p);
-	if (p->gets && p->coming.complete && w->fault == FAULT_NONE &&
-	    cluster_member_abandoned(p->member, &p->coming))
+	if (p->gets && p->coming.complete && w->fault == FAULT_NONE && cluster_member_abandoned(p->member, &p->coming))
 		drop_session(w, p);
 	if (p->gets && !p->coming.complete && w->now - p->heard > 3 * TIME_S)
 		drop_session(w, p);

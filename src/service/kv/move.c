@@ -17,7 +17,7 @@
 #define LOOK TIME_S
 #define VERSIONS (1ull << 47) /* beyond this machine's clock, as store_epoch() has it: a year */
 #define EPOCHS 1024u          /* of tables that this server may not have seen when a session is complete */
-#define COMING TIME_S          /* for which requests wait for slots whose values are here, until the table is, too */
+#define COMING TIME_S         /* for which requests wait for slots whose values are here, until the table is, too */
 
 _Static_assert(WIRE_MOVE_NAME == CLUSTER_NAME_MAX + 1 && WIRE_MOVE_BOOT == CLUSTER_BOOT &&
 		       WIRE_MOVE_ID == CLUSTER_ID_SIZE && sizeof(((struct wire_move_begin *)0)->slots) == KV_SLOT_BYTES,
