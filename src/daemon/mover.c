@@ -12,8 +12,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #define SENT 512u               /* items under way, */
 #define SENT_BYTES (32 * MIB)   /* or so many bytes of them */
@@ -57,7 +55,6 @@ struct mover {
 	/* The thread's. */
 	struct rdmad_kv *kv;
 	struct service_source *source;
-	int fd;
 	struct sent pool[SENT], *free;
 	unsigned under_way;
 	uint64_t under_way_bytes;
@@ -146,7 +143,7 @@ static int source_begin(struct mover *m)
 {
 	m->moves->close(m->source);
 	m->source = NULL;
-	return m->moves->open(m->shared, m->begin.slots, m->fd, &m->source);
+	return m->moves->open(m->shared, m->begin.slots, &m->source);
 }
 
 /* Until the other node takes the session. */
@@ -339,8 +336,6 @@ static void stay_complete(struct mover *m)
 static void mover_free(struct mover *m)
 {
 	pthread_mutex_destroy(&m->lock);
-	if (m->fd >= 0)
-		close(m->fd);
 	free(m->key_file);
 	free(m);
 }
@@ -417,7 +412,6 @@ int mover_open(struct daemon *d, const struct mover_attr *attr, struct mover **o
 	m->changed = attr->changed;
 	m->arg = attr->arg;
 	m->patience = attr->patience;
-	m->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	m->key_file = attr->key_file ? strdup(attr->key_file) : NULL;
 	snprintf(m->address, sizeof(m->address), "%s", attr->address);
 	make_id(m->begin.move.id);
@@ -430,7 +424,7 @@ int mover_open(struct daemon *d, const struct mover_attr *attr, struct mover **o
 		m->pool[i] = (struct sent){.mover = m, .next = m->free};
 		m->free = &m->pool[i];
 	}
-	if (m->fd >= 0 && (!attr->key_file || m->key_file))
+	if (!attr->key_file || m->key_file)
 		rc = thread_start(&m->thread, "mover", mover_run, m);
 	if (rc != 0) {
 		mover_free(m);

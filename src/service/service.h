@@ -160,8 +160,7 @@ struct service_item {
  * key is what it is when it is read. One thread at a time.
  */
 struct service_moves {
-	/* `fd`: an eventfd that rises when there is something, behind sleep(). 0 or -errno. */
-	int (*open)(void *shared, const uint8_t *slots, int fd, struct service_source **out);
+	int (*open)(void *shared, const uint8_t *slots, struct service_source **out); /* 0 or -errno */
 	/* 1: an item, to be sent behind all items before it; its value is the caller's until release(). 0: there is
 	 * none now. -ESTALE, -ENOMEM: changes were missed, or all keys were deleted: begin anew, with another
 	 * session. */
@@ -178,8 +177,6 @@ struct service_moves {
 	 * them are. */
 	uint64_t (*mark)(const struct service_source *source);
 	uint64_t (*behind)(const struct service_source *source, uint64_t mark);
-	bool (*sleep)(struct service_source *source); /* false: do not, there is something. rise() behind it */
-	void (*rise)(struct service_source *source);
 	void (*close)(struct service_source *source); /* all items were released. NULL is fine */
 };
 

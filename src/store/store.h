@@ -433,7 +433,7 @@ void store_watch_end(struct store *store, struct store_watcher *watcher);
 bool store_watch_next(struct store *store, struct store_watcher *watcher, struct store_event *out);
 /* Every watcher is told that it missed one of any key: its copies are to be taken for old, though no key changed. */
 void store_watch_all_missed(struct store *store);
-/* Keys are shown that were there before, and of which nothing was told. */
+/* Keys are shown now that had come without an event. */
 void store_tell_came(struct store *store);
 /* The number that the next event gets: those below it are of changes that a read from here on sees. */
 uint64_t store_event_head(const struct store *store);

@@ -14,7 +14,7 @@ import time
 COUNT = 3000
 CLIENTS = 4
 COUNTERS = 200
-REDIRECTIONS = 16  # that a client follows, of which the later ones that say TRYAGAIN are after a pause
+REDIRECTIONS = 16  # that a client follows; the later half after a pause, where it is told TRYAGAIN
 
 
 def connect(to):

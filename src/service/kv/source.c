@@ -123,7 +123,7 @@ static void noted_clear(struct noted *n)
 		memset(n->place, 0, n->places * sizeof(*n->place));
 }
 
-static int source_open(void *shared, const uint8_t *slots, int fd, struct service_source **out)
+static int source_open(void *shared, const uint8_t *slots, struct service_source **out)
 {
 	struct service_source *s = calloc(1, sizeof(*s));
 	int rc;
@@ -133,7 +133,7 @@ static int source_open(void *shared, const uint8_t *slots, int fd, struct servic
 	s->store = ((struct kv_shared *)shared)->store;
 	memcpy(s->slots, slots, sizeof(s->slots));
 	s->flushes = store_flushes(s->store);
-	rc = store_watch_begin(s->store, &s->watcher, fd);
+	rc = store_watch_begin(s->store, &s->watcher, -1); /* it never sleeps */
 	if (rc != 0) {
 		free(s);
 		return rc;
@@ -286,16 +286,6 @@ static uint64_t source_behind(const struct service_source *s, uint64_t mark)
 	return (mark > s->watcher.next ? mark - s->watcher.next : 0) + s->noted[0].count + s->noted[1].count;
 }
 
-static bool source_sleep(struct service_source *s)
-{
-	return store_watch_sleep(s->store, &s->watcher);
-}
-
-static void source_rise(struct service_source *s)
-{
-	store_watch_rise(s->store, &s->watcher);
-}
-
 static void source_close(struct service_source *s)
 {
 	if (!s)
@@ -319,7 +309,5 @@ const struct service_moves kv_source_moves = {
 	.version = source_version,
 	.mark = source_mark,
 	.behind = source_behind,
-	.sleep = source_sleep,
-	.rise = source_rise,
 	.close = source_close,
 };
