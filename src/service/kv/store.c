@@ -144,7 +144,7 @@ static const struct setting settings[] = {
 	{"cluster.key_file", SETTING_STRING, AT(cluster_key_file), NULL, .check = setting_check_path, .reload = true,
 	 .sample = "/etc/rdmad.node.key",
 	 .help = "A key by which the other servers admit this one when slots move there with their values; it\n"
-		 "has the right move. Unset: none, where they have no keys either."},
+		 "has the right move. Unset: the key of any client of this machine, if there is one."},
 
 	{"log.directory", SETTING_STRING, AT(directory), NULL, .check = check_directory, .sample = "/var/lib/rdmad",
 	 .help = "Where keys and values are kept on disk: a directory of rdmad's own, made if need be. Unset:\n"
