@@ -38,7 +38,7 @@ stop_daemon
 # Clients begin with the table of the first server that answers.
 for node in "${nodes[@]}"; do cp "$dir/table" "$dir/$node.table"; done
 start_all
-clients_begin "cluster:127.0.0.1:${ports[0]},127.0.0.1:${ports[1]}" "$(part 20)" 500
+clients_begin "cluster:127.0.0.1:${ports[0]},127.0.0.1:${ports[1]}" $(($(part 20) + 4)) 500
 RANDOM=1 kills=0
 while ! ended "$history"; do
 	first=$((RANDOM % 12000)) i=$((RANDOM % 3))
