@@ -49,6 +49,15 @@ static inline void cluster_bit_set(uint8_t slots[static CLUSTER_SLOT_BYTES], uns
 	slots[slot / 8] |= (uint8_t)(1u << slot % 8);
 }
 
+static inline unsigned cluster_bit_count(const uint8_t slots[static CLUSTER_SLOT_BYTES])
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < CLUSTER_SLOT_BYTES; i++)
+		n += (unsigned)__builtin_popcount(slots[i]);
+	return n;
+}
+
 #define CLUSTER_ABSENT UINT16_MAX /* an owner: the slot has no server, and its keys are nowhere */
 
 struct cluster_table {

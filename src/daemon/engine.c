@@ -279,9 +279,7 @@ static void move_begin(struct engine *engine, uint64_t now)
 	engine->service->engine(engine->daemon->config->service[engine->service->id], s);
 	attr.key_file = s->key_file;
 	memcpy(attr.slots, engine->step.slots, sizeof(attr.slots));
-	engine->slots = 0;
-	for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++)
-		engine->slots += cluster_bit(engine->step.slots, slot);
+	engine->slots = cluster_bit_count(engine->step.slots);
 	engine->serial = wish->serial;
 	engine->began = now;
 	engine->sealed = 0;
@@ -737,7 +735,7 @@ bool engine_report(const struct daemon *d, struct engine_report *out)
 		if (!cluster_bit(wish->slots, slot) || !wish->table->to[slot])
 			continue;
 		target = cluster_member_entry(engine->member, wish->table->to[slot] - 1u);
-		away += !target || !*target->boot || target->out;
+		away += !cluster_entry_is_member(target);
 		out->moving.wished++;
 	}
 	if (away && away == out->moving.wished && engine->phase == PHASE_NONE)

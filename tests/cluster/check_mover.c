@@ -586,6 +586,19 @@ START_TEST(test_hostile_requests)
 }
 END_TEST
 
+/* A session in which one key has come, by `kv`. */
+static struct wire_move_begin begin_with_key(void **kv, void **client)
+{
+	struct wire_move_begin begin = a_begin("p", 1);
+	struct answer a;
+
+	*kv = open_kv(NULL, NULL);
+	*client = open_kv(NULL, NULL);
+	ck_assert_int_eq(begin_until(*kv, &begin, &a), 0);
+	ck_assert_int_eq(put_one(*kv, "b"), 0);
+	return begin;
+}
+
 /* The session has ended, and the slot is the receiver's: what its connection deletes then is another one's value. */
 START_TEST(test_late_delete)
 {
@@ -594,11 +607,7 @@ START_TEST(test_late_delete)
 	void *kv, *client;
 
 	open_both(transports[0]);
-	begin = a_begin("p", 1);
-	kv = open_kv(NULL, NULL);
-	client = open_kv(NULL, NULL);
-	ck_assert_int_eq(begin_until(kv, &begin, &a), 0);
-	ck_assert_int_eq(put_one(kv, "b"), 0);
+	begin = begin_with_key(&kv, &client);
 	if (_i) /* it has given the session up itself */
 		ck_assert_int_eq(ask_move(kv, WIRE_MOVE_END, &begin, sizeof(begin.move), &a), 0);
 	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &next, all), 0);
@@ -695,11 +704,7 @@ START_TEST(test_flush_waits)
 	pthread_t thread;
 
 	open_both(transports[0]);
-	begin = a_begin("p", 1);
-	kv = open_kv(NULL, NULL);
-	client = open_kv(NULL, NULL);
-	ck_assert_int_eq(begin_until(kv, &begin, &a), 0);
-	ck_assert_int_eq(put_one(kv, "b"), 0);
+	begin = begin_with_key(&kv, &client);
 	begin.move.epoch = EPOCH + 1;
 	ck_assert_int_eq(ask_move(kv, WIRE_MOVE_COMPLETE, &begin, sizeof(begin.move), &a), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, flush_all, client), 0);

@@ -50,11 +50,14 @@ struct kv_moves {
 	void *arg;
 };
 
+static struct kv_cluster *cluster_of(const struct kv_agent *agent)
+{
+	return ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+}
+
 static struct kv_moves *moves_of(const struct kv_agent *agent)
 {
-	const struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
-
-	return cluster ? cluster->moves : NULL;
+	return cluster_of(agent) ? cluster_of(agent)->moves : NULL;
 }
 
 static bool same_id(const struct cluster_session *session, const uint8_t id[static CLUSTER_ID_SIZE])
@@ -66,15 +69,6 @@ static bool same_id(const struct cluster_session *session, const uint8_t id[stat
 static bool is_in(const struct kv_moves *m, const uint8_t id[static CLUSTER_ID_SIZE])
 {
 	return m->number && same_id(&m->session, id);
-}
-
-static unsigned count_slots(const uint8_t slots[static KV_SLOT_BYTES])
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < KV_SLOT_BYTES; i++)
-		n += (unsigned)__builtin_popcount(slots[i]);
-	return n;
 }
 
 int kv_moves_open(struct kv_cluster *cluster, const struct service_host *host)
@@ -107,13 +101,14 @@ static void session_end(struct kv_moves *m, bool served, const char *why)
 {
 	if (m->session.complete)
 		store_hold_flushes(m->store, false);
-	log_info("kv", "slots %u of node %s %s: %s; keys %" PRIu64 ", bytes %" PRIu64, count_slots(m->session.slots),
-		 m->session.donor, served ? "are here with their values" : "do not come", why, atomic_load(&m->items),
+	log_info("kv", "slots %u of node %s %s: %s; keys %" PRIu64 ", bytes %" PRIu64,
+		 cluster_bit_count(m->session.slots), m->session.donor,
+		 served ? "are here with their values" : "do not come", why, atomic_load(&m->items),
 		 atomic_load(&m->bytes));
 	m->number = 0;
 	atomic_fetch_add(served ? &m->served : &m->lost, 1);
 	if (served)
-		atomic_fetch_add(&m->slots, count_slots(m->session.slots));
+		atomic_fetch_add(&m->slots, cluster_bit_count(m->session.slots));
 }
 
 void kv_moves_lose(struct kv_cluster *cluster, struct kv_view *view)
@@ -278,7 +273,7 @@ static int session_begin(struct kv_cluster *cluster, const struct cluster_sessio
 	atomic_store(&m->bytes, 0);
 	atomic_fetch_add(&m->begun, 1);
 	kv_cluster_publish(cluster, view);
-	log_info("kv", "slots %u come from node %s, by its table of epoch %" PRIu64, count_slots(asks->slots),
+	log_info("kv", "slots %u come from node %s, by its table of epoch %" PRIu64, cluster_bit_count(asks->slots),
 		 asks->donor, asks->epoch);
 	return 0;
 }
@@ -344,7 +339,7 @@ void kv_moves_receive(void *shared,
  */
 bool kv_move_takes(const struct kv_agent *agent, unsigned slot)
 {
-	const struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+	const struct kv_cluster *cluster = cluster_of(agent);
 	const struct kv_view *view = agent->session ? atomic_load(&cluster->view) : NULL;
 
 	return view && view->session == agent->session && cluster_bit(view->incoming, slot);
@@ -456,7 +451,7 @@ static enum wire_status session_ask(struct kv_moves *m, const struct wire_move_b
 
 static enum wire_status move_begin(struct kv_agent *agent, const struct wire_move_begin *begin, char *why, size_t size)
 {
-	const struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+	const struct kv_cluster *cluster = cluster_of(agent);
 	struct kv_moves *m = cluster->moves;
 	enum wire_status status;
 	bool asks;
@@ -491,7 +486,7 @@ static bool is_whole(struct kv_moves *m)
 /* -EAGAIN: a table takes the place of another. */
 static int move_complete(struct kv_agent *agent, const struct wire_move *move, enum wire_status *status)
 {
-	struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+	struct kv_cluster *cluster = cluster_of(agent);
 	struct kv_moves *m = cluster->moves;
 	const struct kv_view *view;
 	int rc = 0;
@@ -518,7 +513,7 @@ static int move_complete(struct kv_agent *agent, const struct wire_move *move, e
 /* The table is there by which they are this server's. */
 static void move_done(struct kv_agent *agent, const struct wire_move *move)
 {
-	struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+	struct kv_cluster *cluster = cluster_of(agent);
 	struct kv_moves *m = cluster->moves;
 
 	pthread_mutex_lock(&m->lock);
@@ -610,8 +605,8 @@ void kv_moves_report(const struct kv_cluster *cluster, struct service_report *re
 
 	if (!m)
 		return;
-	report->number(report, "incoming_slots", count_slots(view->incoming));
-	report->number(report, "sealed_slots", count_slots(view->sealed));
+	report->number(report, "incoming_slots", cluster_bit_count(view->incoming));
+	report->number(report, "sealed_slots", cluster_bit_count(view->sealed));
 	report->number(report, "incoming_keys", view->session ? atomic_load(&m->items) : 0);
 	report->number(report, "incoming_bytes", view->session ? atomic_load(&m->bytes) : 0);
 	report->number(report, "received_sessions", atomic_load(&m->begun));
