@@ -1289,7 +1289,7 @@ static const struct {
 	{8, 8, 3, 0, 1, -EPROTO, "more credits returned"},
 	{8, 8, 0, 0, 1, -EPROTO, "a message of nothing"},
 	{32, 32, 0, 8, 33, -EPROTO, "beyond its credits"},
-	{8200, 8200, 0, 8176, 1, -EIO, "local"},
+	{8200, 8200, 0, 8176, 1, -EIO, "this side"},
 };
 
 static struct evil *begin_evil(void)
