@@ -5,6 +5,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "config.h"
+
 #define KEYS SYSCONFDIR "/rdmad/keys"
 #define CLIENTS SYSCONFDIR "/rdmad/clients"
 

@@ -7,6 +7,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "config.h"
+
 #define TICK TIME_S /* at least so often the services and the listeners look at the clock */
 
 int daemon_exit_status(int error)

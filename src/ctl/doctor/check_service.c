@@ -12,6 +12,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "config.h"
+
 #define ROCE_PORT 4791
 #define TMPFS_TYPE 0x01021994
 #define NFS_TYPE 0x6969

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config.h"
+
 const char scheme_rdma[] = "rdma", scheme_tcp[] = "tcp";
 
 /*

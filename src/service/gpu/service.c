@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "config.h"
+
 #define DESCRIPTORS 4 /* of a session, beside its connection */
 
 enum gpu_backend_choice { GPU_SERVICE_AUTO, GPU_SERVICE_CPU, GPU_SERVICE_CUDA };
