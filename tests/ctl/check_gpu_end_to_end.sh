@@ -1,7 +1,7 @@
 #!/bin/bash
 # The gpu service as people use it, with rdmad, its worker process and rdmactl from the build tree: images in both formats, and
 # thousands compared with what another processor makes of them, in both modes. By TCP and UNIX sockets, or by RDMA where there
-# is a device whose address RDMAD_GUEST_ADDR says.
+# is a device whose address RDMAD_GUEST_ADDR says. PARTS: those to try.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 images=${IMAGES:-$(part 2000)} || exit
@@ -113,6 +113,17 @@ test_bench() {
 		bench "$mode" -m $mode -n "$images" --passes 3 && json ".total.images == 3 * $images and .mode == \"$mode\" and
 			(.passes | length == 3) and .width == 64 and .levels == 4" "bench $mode"
 		bench "$mode, most outstanding" -m $mode -n "$images" -p 1 -o 8192
+		bench "$mode, one cell" -m $mode -n 200 -p 1 --queues 1 --slots 1 && json ".queues == 1 and .slots == 1" bench
+		bench "$mode, large" -m $mode -n 10 -p 1 -s 1201x1003 -l 7 --slots 2
+	done
+	bench "by messages" -n "$images" -p 1 --no-immediate && json ".immediate | not" "bench --no-immediate"
+	bench "by indices" -m queue -n "$images" -p 1 --read-indices
+}
+
+# What differs by no transport.
+test_bench_options() {
+	local mode
+	for mode in rpc queue; do
 		bench "$mode, one at a time" -m $mode -n 200 -p 1 -o 1 --reference && json '.reference | .ratio > 0 and .local_us > 0 and
 			.rtt_us > 0' "bench $mode"
 		bench "$mode, two at a time" -m $mode -n 200 -p 1 -o 2 --reference && json '.reference | .rtt_us > 0 and (has("ratio") | not)' \
@@ -120,12 +131,8 @@ test_bench() {
 		expect 0 gpu bench -m $mode -n 200 -p 1 -o 1 --reference && says '^median / \(.* round trips \+ ' "bench $mode in text"
 		expect 0 gpu bench -m $mode -n 200 -p 1 -o 2 --reference && says 'round trip of 64 bytes' "bench $mode in text"
 		! grep -q '^median /' "$dir/out" || fail "a ratio to one image of a time of two, in text"
-		bench "$mode, one cell" -m $mode -n 200 -p 1 --queues 1 --slots 1 && json ".queues == 1 and .slots == 1" bench
-		bench "$mode, large" -m $mode -n 10 -p 1 -s 1201x1003 -l 7 --slots 2
 		bench "$mode, small" -m $mode -n 500 -p 1 -s 1x1 -l 256
 	done
-	bench "by messages" -n "$images" -p 1 --no-immediate && json ".immediate | not" "bench --no-immediate"
-	bench "by indices" -m queue -n "$images" -p 1 --read-indices
 	bench "by indices, one at a time" -m queue -n 200 -p 1 -o 1 --read-indices
 	expect 0 gpu bench -n 100 && says "^ +all +300 +0 " "bench in text" && says "mode rpc, backend cpu" "bench in text"
 	expect 2 gpu bench -s 64
@@ -189,7 +196,7 @@ configure 'services = ["ping", "gpu"];' \
 start_daemon
 keep_special
 for server in "${servers[@]}"; do
-	for part in info quantize bad_images bench interrupted killed; do
+	for part in ${PARTS-info quantize bad_images bench bench_options interrupted killed}; do
 		before=$failures
 		began=$SECONDS
 		test_$part
