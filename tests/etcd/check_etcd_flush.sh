@@ -1,0 +1,65 @@
+#!/bin/bash
+# check_etcd_flush.sh: a delete-all at a node to which slots come waits, by each protocol and without a processor, for the table by
+# which it has them, and is carried out when that never comes, as their owner is out.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+need etcd etcdctl jq python3
+nodes=(t f)
+# shellcheck source=tests/etcd/servers_by_etcd.sh
+. "$(dirname "$0")/servers_by_etcd.sh"
+start_etcd
+put_key() { etcdctl --endpoints "$url" put "/rdmad/$1" "$2" >/dev/null 2>"$dir/err"; }
+wait_for "etcd" put_key begin 1
+
+: >"$dir/f.log"
+# f is no server: its key is written here, and lives as long as that goes on.
+boot=0123456789abcdef0123456789abcdef
+beat() { for ((count = 1; ; count++)); do put_key kv/member/f "rdmad-member 1 boot $boot place - count $count epoch 1 period 4000"; sleep 0.5; done; }
+beat &
+beats=$!
+clients+=("$beats")
+start 0
+wait_for "t as a member" serves 0
+"$rdmactl" cluster make --name kv "f=127.0.0.1:${ports[1]}" "${specs[0]}" >"$dir/first" && apply "$dir/first" || fail "the first table"
+drains() { "$rdmactl" cluster drain f --name kv "${as[@]}" >"$dir/out" 2>"$dir/err"; }
+wait_for "f as a member" drains
+epoch=$(show --json | jq .epoch)
+tests/etcd/donor "127.0.0.1:${ports[0]}" kv f $boot "$epoch" 1023 >"$dir/donor" 2>"$dir/donor.err" &
+clients+=($!)
+logged complete "$dir/donor"
+
+python3 - "${ports[2]}" "$dir/t.memcached" "${pids[0]}" >"$dir/flushes" 2>&1 <<-'END' &
+	import os, socket, sys, time
+	def processor():
+	    with open(f"/proc/{sys.argv[3]}/stat") as file:
+	        fields = file.read().rsplit(")", 1)[1].split()
+	    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+	redis = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+	memcached = socket.socket(socket.AF_UNIX)
+	memcached.connect(sys.argv[2])
+	clients = ((redis, b"FLUSHALL\r\n", b"+OK\r\n"), (memcached, b"flush_all\r\n", b"OK\r\n"))
+	for client, words, _ in clients:
+	    client.sendall(words)
+	    client.settimeout(0.5)
+	used = processor()
+	for client, words, _ in clients:
+	    try:
+	        sys.exit(f"{words} is answered {client.recv(100)}")
+	    except TimeoutError:
+	        client.settimeout(100)
+	used = processor() - used
+	if used > 0.5:
+	    sys.exit(f"{used} s of a processor in a second")
+	print("waits", flush=True)
+	for client, words, wanted in clients:
+	    answer = client.recv(100)
+	    if answer != wanted:
+	        sys.exit(f"{words} is answered {answer}")
+END
+flushes=$!
+logged waits "$dir/flushes"
+kill "$beats"
+wait "$flushes" || fail "delete-alls of Redis and memcached: $(cat "$dir/flushes")"
+[[ $(of f state) == out ]] || fail "f is $(of f state) when the delete-alls are carried out"
+stop_all '^error'
+conclude
