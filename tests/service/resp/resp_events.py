@@ -547,10 +547,14 @@ def killed(path, rounds):
         thread.join()
     for c, _ in crowd:
         c.close()
-    wait_until("the end of killed clients", lambda: b"tracking_clients:0" in Reader(path).ask("INFO", "clients"))
-    info = Reader(path).ask("INFO", "stats").decode()
-    if "tracking_total_items:0\r" not in info or "tracking_total_prefixes:0\r" not in info or "pubsub_patterns:0\r" not in info:
-        fail(f"killed clients left something: {info}")
+    names = b"tracking_clients", b"tracking_total_items", b"tracking_total_prefixes", b"pubsub_channels", b"pubsub_patterns"
+
+    def nothing_is_left():
+        reader = Reader(path)
+        info = reader.ask("INFO", "clients") + reader.ask("INFO", "stats")
+        return all(name + b":0\r" in info for name in names)
+
+    wait_until("the end of killed clients, and of what they had", nothing_is_left)
 
 
 def main():
