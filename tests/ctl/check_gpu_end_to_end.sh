@@ -1,7 +1,7 @@
 #!/bin/bash
 # The gpu service as people use it, with rdmad, its worker process and rdmactl from the build tree: images in both formats, and
 # thousands compared with what another processor makes of them, in both modes. By TCP and UNIX sockets, or by RDMA where there
-# is a device whose address RDMAD_GUEST_ADDR says. PARTS: those to try.
+# is a device whose address RDMAD_GUEST_ADDR says. PARTS: the parts to try.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 images=${IMAGES:-$(part 2000)} || exit

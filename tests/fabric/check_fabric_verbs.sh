@@ -4,7 +4,7 @@
 # RDMAD_TEST_LARGE=1: more than 2 GiB in one call too. RDMAD_TEST_REMOVAL=1: delete the link rxe0 at the end, but not after a
 # failure, as without the device nobody can run this again.
 # RDMAD_SHAPES: which other devices it is made to look like, by tests/fake/verbs_shim (VERBS_SHIM=help lists what there is);
-# '' for none. The promises are the same on all of them.
+# '' for none. The promises are the same on all of them. RDMAD_SHAPE_SUITES: the suites to run there, all unless it is given.
 set -eu
 
 program=${CHECK_FABRIC:-./tests/fabric/check_fabric}
@@ -41,7 +41,10 @@ echo "verbs on $address"
 "$program" verbs "$address" || failed=1
 for shape in $shapes; do
 	echo "verbs on $address, shape $shape"
-	RDMAD_TEST_PART=10 LD_PRELOAD=$shim VERBS_SHIM=$shape "$program" verbs "$address" || failed=1
+	for suite in ${RDMAD_SHAPE_SUITES:-''}; do
+		# shellcheck disable=SC2086 # none, or a word
+		RDMAD_TEST_PART=10 LD_PRELOAD=$shim VERBS_SHIM=$shape "$program" verbs "$address" $suite || failed=1
+	done
 done
 if [ "${RDMAD_TEST_LARGE:-}" ]; then
 	"$program" verbs "$address" large || failed=1
