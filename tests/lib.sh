@@ -112,6 +112,20 @@ at_terminal() {
 	END
 }
 
+# free_ports NUMBER: of the loopback, a line each, below the ones that the kernel gives to clients: one of these might be there first.
+free_ports() {
+	python3 - "$1" <<-'END'
+		import random, socket, sys
+		held = []
+		while len(held) < int(sys.argv[1]):
+		    try:
+		        held.append(socket.create_server(("127.0.0.1", random.randrange(10000, 32000))))
+		    except OSError:
+		        pass
+		print(*(one.getsockname()[1] for one in held), sep="\n")
+	END
+}
+
 # expect STATUS ARGUMENTS: of rdmactl.
 expect() {
 	local want=$1 got

@@ -6,10 +6,7 @@ python3 -c 'import redis' 2>/dev/null || [[ ! -x /usr/bin/python3 ]] || python=/
 
 [[ ${nodes-} ]] || nodes=(a b c)
 # The ports: for each node its own, then that of Redis's protocol, then memcached's; and others.
-mapfile -t ports < <(python3 -c '
-import socket, sys
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
-print(*(s.getsockname()[1] for s in held), sep="\n")' $((3 * ${#nodes[@]} + 4)))
+mapfile -t ports < <(free_ports $((3 * ${#nodes[@]} + 4)))
 pids=()
 
 # settings NODE NUMBER TABLE [LINE...]: without a table each node has its own file, or agrees as $engine says, by the etcd at

@@ -7,10 +7,7 @@ need etcd jq python3
 export HOME=$dir RDMAD_KEY_FILE=''
 umask 077
 
-mapfile -t ports < <(python3 -c '
-import socket
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
-print(*(s.getsockname()[1] for s in held), sep="\n")')
+mapfile -t ports < <(free_ports 6)
 url=http://127.0.0.1:${ports[4]}
 etcd --data-dir "$dir/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" \
 	--listen-peer-urls "http://127.0.0.1:${ports[5]}" >>"$dir/etcd.log" 2>&1 &

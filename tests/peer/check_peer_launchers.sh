@@ -21,8 +21,6 @@ ran=() missing=()
 open_mpi=(mpirun --oversubscribe)
 [[ $(id -u) != 0 ]] || open_mpi+=(--allow-run-as-root)
 
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-
 # start_slurm: 1: there is none, and $why says why.
 start_slurm() {
 	local tool host user
@@ -40,8 +38,8 @@ start_slurm() {
 	cat >"$dir/slurm.conf" <<-CONF
 		ClusterName=test
 		SlurmctldHost=$host(127.0.0.1)
-		SlurmctldPort=$(free_port)
-		SlurmdPort=$(free_port)
+		SlurmctldPort=$(free_ports 1)
+		SlurmdPort=$(free_ports 1)
 		SlurmUser=$user
 		SlurmdUser=$user
 		AuthType=auth/munge

@@ -44,7 +44,7 @@ exported() { python3 -c "import sys, urllib.request; sys.stdout.buffer.write(url
 test_exporter() {
 	command -v prometheus-redis-exporter >/dev/null || { left_out "prometheus-redis-exporter is missing"; return; }
 	timeout 60 redis-cli -h "${address[0]}" -p "${address[1]}" set exported "of 18 bytes length" >"$dir/out"
-	web=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+	web=$(free_ports 1)
 	prometheus-redis-exporter -redis.addr "redis://${address[0]}:${address[1]}" -web.listen-address "127.0.0.1:$web" -check-keys 'exporte*' \
 		-check-single-keys exported -count-keys 'exporte*' -export-client-list >"$dir/exporter" 2>&1 &
 	clients+=($!)

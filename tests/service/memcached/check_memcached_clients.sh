@@ -94,7 +94,7 @@ see_nutcracker() {
 		   - $dir/memcached2.sock:1 second
 	END
 	# It tells of itself at a port, which has to be one.
-	free=$("$python" -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+	free=$(free_ports 1)
 	nutcracker -c "$dir/nutcracker.yml" -s "$free" -a 127.0.0.1 -p "$dir/nutcracker.pid" -o "$dir/nutcracker.log" &
 	clients+=($!)
 	wait_for "nutcracker" test -S "$dir/nutcracker.sock"

@@ -143,7 +143,7 @@ exported() { python3 -c "import sys, urllib.request; sys.stdout.buffer.write(url
 
 test_exporter() {
 	has prometheus-redis-exporter || return
-	web=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+	web=$(free_ports 1)
 	prometheus-redis-exporter -redis.addr "redis://127.0.0.1:$port" -web.listen-address "127.0.0.1:$web" >"$dir/exporter" 2>&1 &
 	clients+=($!)
 	wait_for "the exporter" exported
