@@ -57,7 +57,7 @@ python3 - "${ports[2]}" "$dir/t.memcached" "${pids[0]}" >"$dir/flushes" 2>&1 <<-
 	        sys.exit(f"{words} is answered {answer}")
 END
 flushes=$!
-logged waits "$dir/flushes"
+wait_for "what becomes of the delete-alls" test -s "$dir/flushes"
 kill "$beats"
 wait "$flushes" || fail "delete-alls of Redis and memcached: $(cat "$dir/flushes")"
 [[ $(of f state) == out ]] || fail "f is $(of f state) when the delete-alls are carried out"
