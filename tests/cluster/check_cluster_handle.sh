@@ -38,6 +38,7 @@ key_of_c=$(for n in {1..99}; do echo "of$n"; done | while read -r key; do
 sed '/^checksum/d; s/^epoch 1/epoch 2/; s/^shard a a .*/shard a a 0-5461 10923-16383/; /^shard c/d' "$dir/table" >"$dir/next"
 cat >"$dir/program.py" <<'END'
 import sys
+import time
 
 import rdmad
 
@@ -65,17 +66,19 @@ with rdmad.Store(address) as store, rdmad.Store(address, miss=True) as cache:
     assert 150 <= left < 300, left
     say("restart")
     sys.stdin.readline()
-    while True:
-        try:
-            store.set(key, b"of a")
-            break
-        except (rdmad.Gone, OSError):
-            continue
+    for name, value in {key: b"of a", **values}.items():  # a server that is back is not connected yet
+        while True:
+            try:
+                store.set(name, value)
+                break
+            except (rdmad.Gone, OSError):
+                time.sleep(0.01)
     assert store.get(key) == b"of a"
-    assert all(store.set(name, value) for name, value in values.items())
+    assert {name: store.get(name) for name in values} == values
 END
 # shellcheck source=tests/python/python.sh
 (. "$srcdir/tests/python/python.sh"
+	trap 'kill -KILL "${clients[@]}" 2>/dev/null' EXIT # servers that begin here
 	mkfifo "$dir/to"
 	exec 5<>"$dir/to"
 	PYTHONPATH=$srcdir/python LD_PRELOAD=$preload "$python" "$dir/program.py" "$all" "$key_of_c" <"$dir/to" >"$dir/said" 2>"$dir/err" &
