@@ -163,6 +163,8 @@ configure() {
 control() { timeout 60 "$rdmactl" --control "$dir/control.sock" --json "$@" 2>/dev/null; }
 
 # A process that has ended and was not waited for yet is a zombie.
+# ticks PROCESS: of a processor, that it has had (getconf CLK_TCK in a second).
+ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
 ended() { [[ $(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null) != [!Z] ]]; }
 daemon_is_settled() { control status >/dev/null || ended "$daemon"; }
 

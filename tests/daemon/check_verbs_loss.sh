@@ -38,9 +38,9 @@ times() {
 idles() {
 	local before after
 	sleep 1
-	before=$(awk '{print $14 + $15}' "/proc/$daemon/stat")
+	before=$(ticks "$daemon")
 	sleep 3
-	after=$(awk '{print $14 + $15}' "/proc/$daemon/stat")
+	after=$(ticks "$daemon")
 	((after - before < 2 * $(getconf CLK_TCK))) || fail "under $shape: $((after - before)) ticks of a processor in 3 s"
 }
 

@@ -8,7 +8,6 @@ nodes=(a b c d) memory=64M
 # shellcheck source=tests/etcd/servers_by_etcd.sh
 . "$(dirname "$0")/servers_by_etcd.sh"
 start_etcd
-put_key() { etcdctl --endpoints "$url" put "/rdmad/$1" "$2" >/dev/null 2>"$dir/err"; }
 wait_for "etcd" put_key begin 1
 
 # Drains of a cluster without servers, whose members' keys are written here: what is planned, and what cannot be.

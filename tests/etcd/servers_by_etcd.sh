@@ -16,6 +16,8 @@ start_etcd() {
 	etcd=$!
 	clients+=("$etcd")
 }
+# put_key NAME VALUE: as a node's beat does, or an operator.
+put_key() { etcdctl --endpoints "$url" put "/rdmad/$1" "$2" >/dev/null 2>"$dir/err"; }
 
 show() { "$rdmactl" cluster show --name kv "${as[@]}" "$@" 2>>"$dir/show.err"; }
 # of NODE MEMBER: what etcd has of a node.

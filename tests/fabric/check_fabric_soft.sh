@@ -1,7 +1,7 @@
 #!/bin/sh
-# The fabric's promises, kept by the soft provider: by TCP, and by memory that both ends share, which a UNIX socket brought. A
-# connection tells by its socket alone what it came by, so the other two pairs, and IPv6 where there is any, are tried by what
-# connects and ends (RDMAD_TEST_PART=1: by all). RDMAD_TEST_LARGE=1: more than 2 GiB in one call too.
+# The fabric's promises, kept by the soft provider: by TCP, and by memory that both ends share, which a UNIX socket brought. The
+# other two pairs have three suites, and all with RDMAD_TEST_PART=1; IPv6 has connect, where there is any. RDMAD_TEST_LARGE=1: more
+# than 2 GiB in one call too.
 set -eu
 
 program=${CHECK_FABRIC:-./tests/fabric/check_fabric}
