@@ -1340,7 +1340,6 @@ START_TEST(test_errors_fork)
 	int status;
 	pid_t pid;
 
-	server_pause();
 	pid = fork();
 	if (pid == 0) {
 		walk(gpu, -EPERM, "forked");
@@ -1348,7 +1347,6 @@ START_TEST(test_errors_fork)
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
-	server_resume();
 	SUCCEEDS(rdmad_gpu_echo(gpu, error_in, 16, 0, error_out), 0);
 	SUCCEEDS(rdmad_gpu_close(gpu), 0);
 }

@@ -351,11 +351,33 @@ static void server_make_group(void)
 	REQUIRE(conn_group_create(server.domain, &server.attr, &server.group) == 0);
 }
 
+/* A fork in the middle of a turn would leave the child the locks that the thread held, for ever. */
+static bool resumes;
+
+static void before_fork(void)
+{
+	resumes = server.running;
+	server_pause();
+}
+
+static void after_fork(void)
+{
+	if (resumes)
+		server_resume();
+}
+
+static void register_at_fork(void)
+{
+	REQUIRE(pthread_atfork(before_fork, after_fork, NULL) == 0);
+}
+
 void server_open(const struct server_options *options)
 {
 	const char *transport = OR(options->transport, "tcp");
 	struct services_options services = options->services;
+	static pthread_once_t at_fork = PTHREAD_ONCE_INIT;
 
+	pthread_once(&at_fork, register_at_fork);
 	server = (struct test_server){
 		.take = OR(options->take, take_service), .work = options->work, .time = options->time};
 	REQUIRE(fabric_open(is(transport, "rdma") ? "verbs" : "soft", NULL, &server.fabric) == 0);

@@ -145,7 +145,7 @@ void server_stop(void);
 /* One turn, in the thread that calls; not while the server's own thread runs. */
 int server_turn(void);
 
-/* Start the thread; pause ends it, and does nothing when there is none. */
+/* Start the thread; pause ends it, and does nothing when there is none. A fork() of the test pauses it meanwhile. */
 void server_resume(void);
 void server_pause(void);
 
