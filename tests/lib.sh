@@ -62,6 +62,15 @@ part() {
 	echo $(($1 >= ${RDMAD_TEST_PART-1} ? $1 / ${RDMAD_TEST_PART-1} : 1))
 }
 
+# node_programs: the programs of Node.js, and the modules that they use, which are looked for beside them, in $dir/node; or why not.
+node_programs() {
+	local programs=$srcdir/tests/service/clients/programs modules why="the modules of Node.js cannot be fetched:"
+	command -v node >/dev/null || { echo "$why there is no node"; return 1; }
+	[[ $(node -p 'Number(process.versions.node.split(".")[0]) >= 20') == true ]] || { echo "$why they need node 20, and this is $(node --version)"; return 1; }
+	modules=$("$srcdir/scripts/packages" --modules "$programs/package.json" 2>"$dir/out") || { echo "$why $(tail -n 1 "$dir/out")"; return 1; }
+	mkdir "$dir/node" && cp "$programs"/*.mjs "$programs/package.json" "$dir/node" && ln -s "$modules/node_modules" "$dir/node"
+}
+
 # wait_for WHAT COMMAND...: until it succeeds. The limit only ends what hangs.
 wait_for() {
 	local what=$1 until=$((SECONDS + 120))

@@ -192,7 +192,7 @@ struct service_cluster {
 	uint64_t (*served)(const void *shared);
 	/* Whether it answers for all of these slots, or has sealed them. Not before keys of before are deleted. */
 	bool (*serves)(const void *shared, const uint8_t *slots);
-	/* Requests for these slots are held up, for 100 ms at most, and then answered as for slots that wait; NULL:
+	/* Requests for these slots are held up, for a second at most, and then answered as for slots that wait; NULL:
 	 * none is sealed any more. settled() says when no worker goes by what was before: moves->next() has all changes
 	 * then. 0 or -ENOMEM, logged. */
 	int (*seal)(void *shared, const uint8_t *slots);

@@ -727,7 +727,7 @@ START_TEST(test_flush_waits)
 }
 END_TEST
 
-/* A slot is sealed: a request waits, and is carried out where the seal is taken away, or answered in 100 ms. */
+/* A slot is sealed: a request waits, and is carried out where the seal is taken away, or answered after a second. */
 START_TEST(test_seal_holds)
 {
 	struct answer a = {0};
@@ -745,11 +745,11 @@ START_TEST(test_seal_holds)
 	ck_assert_int_eq(kv_submit_get(kv, "b", 1, take_answer, &a), 0);
 	if (_i) {
 		ck_assert_int_eq(await_answer(kv, 0, &a), -EREMOTE);
-		ck_assert_uint_ge(time_now() - since, 100 * TIME_MS);
+		ck_assert_uint_ge(time_now() - since, TIME_S);
 	} else {
 		for (unsigned i = 0; i < 10; i++) {
 			kv_progress(kv, 1000);
-			ck_assert(!a.there || time_now() - since >= 100 * TIME_MS);
+			ck_assert(!a.there || time_now() - since >= TIME_S);
 		}
 		if (a.there) { /* the machine was too slow */
 			a = (struct answer){0};

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SWEEP_TIME TIME_MS        /* of one tick, and a step more */
-#define SEAL_TIME (100 * TIME_MS) /* for which requests for sealed slots wait */
+#define SWEEP_TIME TIME_MS /* of one tick, and a step more */
+#define SEAL_TIME TIME_S   /* for which requests for sealed slots wait: few clients of Redis Cluster know TRYAGAIN */
 
 /*
  * Tables

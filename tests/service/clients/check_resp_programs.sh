@@ -59,14 +59,8 @@ test_exporter() {
 }
 
 test_node() {
-	local modules
-	command -v node >/dev/null || { left_out "the modules of Node.js cannot be fetched: there is no node"; return; }
-	[[ $(node -p 'Number(process.versions.node.split(".")[0]) >= 20') == true ]] ||
-		{ left_out "the modules of Node.js cannot be fetched: they need node 20, and this is $(node --version)"; return; }
-	modules=$("$srcdir/scripts/packages" --modules "$programs/package.json" 2>"$dir/out") ||
-		{ left_out "the modules of Node.js cannot be fetched: $(tail -n 1 "$dir/out")"; return; }
-	# A module is looked for beside the program.
-	mkdir "$dir/node" && cp "$programs"/*.mjs "$programs/package.json" "$dir/node" && ln -s "$modules/node_modules" "$dir/node" || give_up "the modules"
+	local why
+	why=$(node_programs) || { left_out "$why"; return; }
 	works node "$dir/node/with_redis.mjs"
 	works node "$dir/node/with_ioredis.mjs" ioredis
 	works node "$dir/node/with_ioredis.mjs" iovalkey
