@@ -765,6 +765,56 @@ START_TEST(test_seal_holds)
 }
 END_TEST
 
+static int no_key(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+{
+	(void)arg, (void)key, (void)key_len, (void)meta;
+	return 0;
+}
+
+static void *list_keys(void *kv)
+{
+	uint64_t cursor = 0;
+
+	return (void *)(intptr_t)kv_scan(kv, &cursor, NULL, 0, 0, no_key, NULL);
+}
+
+/* The engine's word is late: what is here is not known, and no keys that are not shown are left out of a list. Requests
+ * wait, and are carried out where the word comes, or refused after a second. */
+START_TEST(test_late_word)
+{
+	struct answer a = {0};
+	void *kv, *lister, *rc;
+	pthread_t thread;
+	uint64_t since;
+
+	open_both(transports[0]);
+	next.from[0] = 0;
+	ck_assert_int_eq(kv_cluster_change(receiver_kv(), &next, all), 0);
+	kv = open_kv(NULL, NULL);
+	lister = open_kv(NULL, NULL);
+	ck_assert_int_eq(kv_set_bytes(kv, "b", 1, "v", 1), 0);
+	since = time_now();
+	kv_service_cluster.until(receiver_kv(), time_boot());
+	ck_assert_int_eq(pthread_create(&thread, NULL, list_keys, lister), 0);
+	ck_assert_int_eq(kv_submit_get(kv, "b", 1, take_answer, &a), 0);
+	if (!_i) {
+		for (unsigned i = 0; i < 20; i++)
+			kv_progress(kv, 1000);
+		ck_assert(!a.there || time_now() - since >= TIME_S);
+		kv_service_cluster.until(receiver_kv(), TIME_NEVER);
+	}
+	pthread_join(thread, &rc);
+	ck_assert_int_ge(time_now() - since, _i ? TIME_S : 0);
+	if (_i || time_now() - since < TIME_S) { /* else the machine was too slow */
+		ck_assert_int_eq(await_answer(kv, 0, &a), _i ? -EREMOTE : 0);
+		ck_assert_int_eq((intptr_t)rc, _i ? -EREMOTE : 1);
+	}
+	kv_close(lister);
+	kv_close(kv);
+	close_both();
+}
+END_TEST
+
 /* A slot that is lost and comes again is not to go on before its former keys are swept. */
 START_TEST(test_swept_slots_wait)
 {
@@ -805,6 +855,7 @@ int main(void)
 	tcase_add_test(tc, test_numbers_are_bounded);
 	tcase_add_test(tc, test_flush_waits);
 	tcase_add_loop_test(tc, test_seal_holds, 0, 2);
+	tcase_add_loop_test(tc, test_late_word, 0, 2);
 	tcase_add_test(tc, test_swept_slots_wait);
 	return suite_run(suite);
 }

@@ -117,6 +117,12 @@ wait_for "slots of all" all_serve "$(epoch)"
 kill -STOP "$etcd"
 closed() { [[ $(says "$1" serves_ms) == 0 ]]; }
 for i in 0 1 2; do wait_for "the end of ${nodes[i]}'s time" closed $i; done
+# No list of keys is taken for all that there are.
+for words in "keys key1" "scan 0" randomkey "cluster countkeysinslot 0"; do
+	# shellcheck disable=SC2086 # a word each
+	ends 0 TRYAGAIN redis-cli -p "${ports[3]}" --no-raw $words
+done
+ends 1 'another server of its cluster' "$rdmactl" -H "127.0.0.1:${ports[0]}" kv list
 kill -KILL "$etcd"
 wait "$etcd" 2>/dev/null
 start_etcd

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #define SWEEP_TIME TIME_MS /* of one tick, and a step more */
-#define SEAL_TIME TIME_S   /* for which requests for sealed slots wait: few clients of Redis Cluster know TRYAGAIN */
 
 /*
  * Tables
@@ -133,6 +132,14 @@ static int check_order(const struct cluster_table *before, const struct cluster_
 				"what is changed a higher epoch",
 				table->epoch, by);
 	return 0;
+}
+
+unsigned kv_view_unknown(const struct kv_view *view)
+{
+	unsigned next = 0, first, last;
+
+	return kv_view_is_closed(view) && cluster_range(&view->table, view->self, &next, &first, &last) ? first
+													: CLUSTER_SLOTS;
 }
 
 /* The main thread's, whatever the time. */
@@ -559,7 +566,7 @@ static int engine_seal(void *shared, const uint8_t *slots)
 		return -ENOMEM;
 	for (unsigned i = 0; i < KV_SLOT_BYTES; i++)
 		view->sealed[i] = slots ? (uint8_t)((view->here[i] | view->sealed[i]) & slots[i]) : 0;
-	view->sealed_until = slots ? time_now() + SEAL_TIME : 0;
+	view->sealed_until = slots ? time_now() + KV_HOLD : 0;
 	kv_view_count(view);
 	kv_cluster_publish(cluster, view);
 	return 0;

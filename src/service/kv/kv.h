@@ -92,6 +92,9 @@ struct kv_lease_limits {
  * turn in which it may have had it.
  */
 #define KV_SLOT_BYTES (CLUSTER_SLOTS / 8)
+/* For so long requests wait for a slot that goes or comes, or is not known to be here: few clients of Redis Cluster
+ * know TRYAGAIN. */
+#define KV_HOLD TIME_S
 struct kv_view {
 	struct cluster_table table;
 	unsigned self;                   /* its node in the table */
@@ -321,6 +324,16 @@ static inline const struct kv_view *kv_cluster_view(const struct kv_cluster *clu
 	return view->closed;
 }
 
+/* Whether it is `closed`: what is here is not known, until the engine says more. */
+static inline bool kv_view_is_closed(const struct kv_view *view)
+{
+	return view->out && !view->closed;
+}
+
+/* The slot that stands for all of this server's in a request about all keys, where it is not known what is here;
+ * CLUSTER_SLOTS: it is known. */
+unsigned kv_view_unknown(const struct kv_view *view);
+
 /* Whether this server answers for the slot. */
 static inline bool kv_view_has(const struct kv_view *view, unsigned slot)
 {
@@ -337,16 +350,26 @@ static inline bool kv_view_elsewhere(const struct kv_view *view, const void *key
 /* Whether requests for some slot wait. */
 static inline bool kv_view_holds_any(const struct kv_cluster *cluster, const struct kv_view *view)
 {
-	return view->sealed_until || (view->session && atomic_load_explicit(&cluster->coming, memory_order_relaxed));
+	return view->sealed_until || kv_view_is_closed(view) ||
+	       (view->session && atomic_load_explicit(&cluster->coming, memory_order_relaxed));
+}
+
+/* Whether the table has the slot here, and it is not served yet. */
+static inline bool kv_view_waits(const struct kv_view *view, unsigned slot)
+{
+	return view->table.owner[slot] == view->self;
 }
 
 /* Whether requests for the slot wait, as it is about to be another server's, or this one's: else the two of them would
- * send clients to each other until both have the table. */
+ * send clients to each other until both have the table. Or as the engine's word is late. */
 static inline bool kv_view_holds(const struct kv_cluster *cluster, const struct kv_view *view, unsigned slot)
 {
-	return unlikely(kv_view_holds_any(cluster, view)) &&
-	       ((cluster_bit(view->sealed, slot) && time_now() < view->sealed_until) ||
-		(cluster_bit(view->incoming, slot) && time_now() < atomic_load(&cluster->coming)));
+	if (likely(!kv_view_holds_any(cluster, view)))
+		return false;
+	if (kv_view_is_closed(view))
+		return kv_view_waits(view, slot) && time_boot() < time_after(atomic_load(&cluster->until), KV_HOLD);
+	return (cluster_bit(view->sealed, slot) && time_now() < view->sealed_until) ||
+	       (cluster_bit(view->incoming, slot) && time_now() < atomic_load(&cluster->coming));
 }
 
 /* Whether a key that is here is not to be shown. */
@@ -368,12 +391,6 @@ static inline bool kv_event_hides(const struct kv_cluster *cluster, const struct
 		return false;
 	view = atomic_load_explicit(&cluster->view, memory_order_acquire);
 	return kv_view_elsewhere(view, event->key, event->key_len, &slot) && !cluster_bit(view->sealed, slot);
-}
-
-/* Whether the table has the slot here, which still has keys of before it was lost. */
-static inline bool kv_view_waits(const struct kv_view *view, unsigned slot)
-{
-	return view->table.owner[slot] == view->self;
 }
 
 /* Whether the request was sent before its client knew that another one for the slot was refused. */

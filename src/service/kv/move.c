@@ -17,7 +17,6 @@
 #define LOOK TIME_S
 #define VERSIONS (1ull << 47) /* beyond this machine's clock, as store_epoch() has it: a year */
 #define EPOCHS 1024u          /* of tables that this server may not have seen when a session is complete */
-#define COMING TIME_S         /* for which requests wait for slots whose values are here, until the table is, too */
 
 _Static_assert(WIRE_MOVE_NAME == CLUSTER_NAME_MAX + 1 && WIRE_MOVE_BOOT == CLUSTER_BOOT &&
 		       WIRE_MOVE_ID == CLUSTER_ID_SIZE && sizeof(((struct wire_move_begin *)0)->slots) == KV_SLOT_BYTES,
@@ -500,7 +499,7 @@ static int move_complete(struct kv_agent *agent, const struct wire_move *move, e
 		m->gone = move->epoch > view->table.epoch + EPOCHS || move->version > m->highest || !is_whole(m);
 		if (!m->gone) {
 			m->session.complete = move->epoch;
-			atomic_store(&cluster->coming, time_now() + COMING);
+			atomic_store(&cluster->coming, time_now() + KV_HOLD);
 			*status = WIRE_OK;
 		}
 	}
@@ -518,7 +517,7 @@ static void move_done(struct kv_agent *agent, const struct wire_move *move)
 
 	pthread_mutex_lock(&m->lock);
 	if (is_in(m, move->id) && m->session.complete)
-		atomic_store(&cluster->coming, time_now() + COMING);
+		atomic_store(&cluster->coming, time_now() + KV_HOLD);
 	pthread_mutex_unlock(&m->lock);
 	if (m->look)
 		m->look(m->arg);

@@ -41,11 +41,14 @@ int kv_serve_scan(struct conn *conn, struct kv_agent *agent, const struct wire_r
 {
 	const struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
 	const struct kv_view *view = cluster ? kv_cluster_view(cluster) : NULL;
+	const unsigned unknown = view ? kv_view_unknown(view) : CLUSTER_SLOTS;
 	struct kv_thread *thread = agent->thread;
 	uint64_t cursor = kv_number(body);
 	struct scan_page page;
 	uint32_t room;
 
+	if (unlikely(unknown < CLUSTER_SLOTS))
+		return kv_answer_elsewhere(conn, agent, request, unknown);
 	reply = conn_reserve(conn, SCAN_ROOM, &room);
 	if (!reply)
 		return -EAGAIN;

@@ -279,11 +279,28 @@ static bool may_do(struct resp_client *c, const struct resp_command *command, co
 	return false;
 }
 
+/* The slot by which a command that goes over the keys waits, or is refused; CLUSTER_SLOTS: it does not, or is not. */
+static unsigned walks_unknown(const struct resp_client *c, const struct resp_command *command)
+{
+	switch (command->id) {
+	case RESP_CMD_KEYS:
+	case RESP_CMD_SCAN:
+	case RESP_CMD_RANDOMKEY:
+	case RESP_CMD_FLUSHALL: /* the changes of a transaction are keys that are shown */
+	case RESP_CMD_FLUSHDB:
+	case RESP_CMD_CLUSTER_COUNTKEYSINSLOT:
+	case RESP_CMD_CLUSTER_GETKEYSINSLOT:
+		return kv_view_unknown(c->thread->table);
+	default:
+		return CLUSTER_SLOTS;
+	}
+}
+
 bool resp_is_here(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv, unsigned argc)
 {
 	struct resp_keys keys = resp_keys(command, argv, argc);
-	bool elsewhere = false;
-	unsigned first = 0, slot;
+	unsigned first = walks_unknown(c, command), slot;
+	bool elsewhere = first < CLUSTER_SLOTS;
 
 	for (unsigned i = 0; i < keys.count; i++) {
 		const struct resp_arg *key = resp_key(&keys, argv, i);
@@ -305,7 +322,10 @@ bool resp_waits(const struct resp_client *c, const struct resp_command *command,
 {
 	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
 	struct resp_keys keys = resp_keys(command, argv, argc);
+	unsigned unknown = walks_unknown(c, command);
 
+	if (unknown < CLUSTER_SLOTS && kv_view_holds(cluster, c->thread->table, unknown))
+		return true;
 	for (unsigned i = 0; i < keys.count; i++) {
 		const struct resp_arg *key = resp_key(&keys, argv, i);
 
