@@ -1,6 +1,6 @@
 #!/bin/bash
 # check_etcd_flush.sh: a delete-all at a node to which slots come waits, by each protocol and without a processor, for the table by
-# which it has them, and is carried out when that never comes, as their owner is out.
+# which it has them, and is carried out when that never comes, as their owner is out. A request for a key there waits for a second.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need etcd etcdctl jq python3
@@ -26,6 +26,28 @@ epoch=$(show --json | jq .epoch)
 tests/etcd/donor "127.0.0.1:${ports[0]}" kv f $boot "$epoch" 1023 >"$dir/donor" 2>"$dir/donor.err" &
 clients+=($!)
 logged complete "$dir/donor"
+
+for ((i = 0; i < 1000; i++)); do echo "k$i"; done >"$dir/keys"
+key=$(xargs "$rdmactl" cluster slot --table "$dir/first" <"$dir/keys" | paste -d' ' "$dir/keys" - | awk '$2 < 1024 {print $1; exit}')
+before=$(ticks "${pids[0]}")
+python3 - "${ports[2]}" "$dir/t.memcached" "$key" >"$dir/gets" 2>&1 <<-'END' || fail "keys of slots that come: $(cat "$dir/gets")"
+	import socket, sys, time
+	redis = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+	memcached = socket.socket(socket.AF_UNIX)
+	memcached.connect(sys.argv[2])
+	clients = ((redis, "GET %s\r\n", b"-CLUSTERDOWN Hash slot is served by node f"), (memcached, "get %s\r\n", b"SERVER_ERROR another server"))
+	began = time.monotonic()
+	for client, words, _ in clients:
+	    client.sendall((words % sys.argv[3]).encode())
+	for client, words, wanted in clients:
+	    answer = client.recv(100)
+	    if not answer.startswith(wanted):
+	        sys.exit(f"{words} is answered {answer}")
+	print(f"{time.monotonic() - began:.2f}")
+END
+used=$(($(ticks "${pids[0]}") - before))
+echo "gets of a key that comes: answered after $(<"$dir/gets") s, by $used ticks of a processor"
+((used < $(getconf CLK_TCK) / 8)) || fail "gets that wait took $used ticks of a processor in a second"
 
 before=$(ticks "${pids[0]}")
 python3 - "${ports[2]}" "$dir/t.memcached" >"$dir/flushes" 2>&1 <<-'END' &

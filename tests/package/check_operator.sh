@@ -126,8 +126,10 @@ iptables -F INPUT
 # The device is lost.
 wait_for "Prometheus's look behind the restart" asked 'rdmad_transport_available{transport="rdma"} == 1' 2
 lost=$SECONDS
-rdma link delete rxe0 >"$dir/out" 2>&1 & # which may wait for those that use it
+rdma link delete rxe0 >"$dir/out" 2>&1 & # which waits for programs that use it
+deleting=$!
 wait_for "Prometheus to see that the device is gone" asked 'rdmad_transport_available{transport="rdma"} == 0' 2
+wait_for "the end of the device" ended $deleting
 doctor
 names 0604
 names 0102

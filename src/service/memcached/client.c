@@ -175,7 +175,7 @@ static unsigned access_of(const struct memc_command *command)
 }
 
 /* 0; -EREMOTE: another server has one of its keys; -EAGAIN: that is about to be so. */
-static int find_keys(const struct memcached_client *c, struct memc_command *command)
+static int find_keys(struct memcached_client *c, struct memc_command *command)
 {
 	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
 	const struct kv_view *view = kv_cluster_view(cluster);
@@ -189,7 +189,10 @@ static int find_keys(const struct memcached_client *c, struct memc_command *comm
 		while (!elsewhere && memc_next_key(command, &key))
 			elsewhere = kv_view_elsewhere(view, key.at, key.len, &slot);
 	command->rest = rest;
-	return !elsewhere ? 0 : kv_view_holds(cluster, view, slot) ? -EAGAIN : -EREMOTE;
+	if (likely(!elsewhere))
+		return 0;
+	c->held = kv_view_holds(cluster, view, slot);
+	return c->held ? -EAGAIN : -EREMOTE;
 }
 
 /* 0, -EACCES, -EROFS. */
@@ -211,7 +214,7 @@ static int client_may_do(const struct memcached_client *c, struct memc_command *
 	return 0;
 }
 
-static int client_may(const struct memcached_client *c, struct memc_command *command)
+static int client_may(struct memcached_client *c, struct memc_command *command)
 {
 	int rc = client_may_do(c, command);
 

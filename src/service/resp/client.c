@@ -484,8 +484,10 @@ static int client_command(struct resp_client *c, const struct resp_arg *argv, un
 	c->pushed = SIZE_MAX;
 	command = command_of(c, argv, argc);
 	if (unlikely(cluster && kv_view_holds_any(cluster, c->thread->table)) && command &&
-	    resp_waits(c, command, argv, argc))
+	    resp_waits(c, command, argv, argc)) {
+		c->held = true;
 		return -EAGAIN;
+	}
 	if (!command || !resp_may(c, command, argv, argc) || !resp_pubsub_allows(c, command)) {
 		if (command)
 			resp_count(&c->thread->rejected[command->id]);

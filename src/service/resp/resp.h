@@ -234,7 +234,7 @@ struct resp_client {
 	struct text_gate gate;     /* for the log, while replies are held */
 	uint64_t begun;            /* of the command that comes again, for the log of slow ones; 0: none */
 	uint64_t since;            /* when it came first, or a long value began to come; 0: neither */
-	bool held;                 /* it is a delete-all, which waits for slots that move */
+	bool held;                 /* it waits for slots that move: it comes again in a while */
 	uint64_t script_spent;     /* ns of the scripts of the command under way, in all its runs */
 	void *step; /* of a command that works in steps; freed by step_end(), also when the client goes */
 	void (*step_end)(struct resp_client *c);
