@@ -154,6 +154,19 @@ try_cut() {
 	stop_daemon
 }
 
+# Whether rping connects to itself.
+any_connects() {
+	local status
+	rping -s -a "$RDMAD_GUEST_ADDR" -p 7900 -C 1 >/dev/null 2>&1 &
+	sleep 1
+	timeout 10 rping -c -a "$RDMAD_GUEST_ADDR" -p 7900 -C 1 >/dev/null 2>&1
+	status=$?
+	kill $! 2>/dev/null
+	wait $! 2>/dev/null
+	return $status
+}
+
+# Soft-RoCE may have had to send a message of rdma_cm meanwhile, see try_link(): then the device is made anew.
 try_address() {
 	begin
 	come
@@ -161,6 +174,11 @@ try_address() {
 	went
 	serves "$tcp"
 	ip addr add "$RDMAD_GUEST_ADDR/24" dev "$interface"
+	if ! answers "$rdma" && ! any_connects; then
+		echo "address: Soft-RoCE connects no program any more"
+		take_away
+		put_back
+	fi
 	wait_for "RDMA" answers "$rdma"
 	serves "$rdma"
 	stop_daemon
