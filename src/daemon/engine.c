@@ -19,7 +19,8 @@
 #define SWEEP_LOOK (20 * TIME_MS) /* between looks whether slots that are to go are served */
 #define RETRY (100 * TIME_MS)     /* of a table that could not be adopted */
 #define LEAVE_WAIT TIME_S
-#define SEAL_LONG TIME_S              /* a seal whose values are not all there then is given up */
+#define SEAL_LONG                                                                                                      \
+	(900 * TIME_MS) /* a seal whose values are not all there then is given up: requests wait for a second */
 #define MOVE_RETRY (100 * TIME_MS)    /* behind a move that failed; doubled with each, */
 #define MOVE_RETRY_MOST (10 * TIME_S) /* to this */
 #define MOVE_ASK TIME_S               /* for which a target is asked that may have no time now, */
@@ -308,7 +309,7 @@ static const char *move_fault(struct engine *engine, uint64_t now)
 	if (mover_state(engine->mover) == MOVER_ENDED)
 		return mover_reason(engine->mover);
 	if (engine->phase >= PHASE_SEAL && now - engine->sealed > SEAL_LONG)
-		return "the last changes did not come there in a second";
+		return "the last changes did not come there in 900 ms";
 	if (wish->serial == engine->serial && engine->phase > PHASE_LOOK)
 		return NULL; /* the commit compares the nodes' keys */
 	engine->serial = wish->serial;

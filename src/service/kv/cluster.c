@@ -675,7 +675,7 @@ static void note_refusal(struct kv_agent *agent, unsigned slot)
 	agent->refusal[i] = (struct kv_refusal){(uint16_t)slot, agent->moved};
 }
 
-int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, unsigned slot)
+int kv_refuse_elsewhere(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, unsigned slot)
 {
 	const struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
 	const struct kv_view *view = kv_cluster_view(cluster);
@@ -687,10 +687,6 @@ int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct 
 	uint32_t length = (uint32_t)(sizeof(where) + strlen(address));
 	struct wire_record *reply;
 
-	if (kv_view_holds(cluster, view, slot)) {
-		kv_hold_retry(conn, agent->thread);
-		return -EAGAIN;
-	}
 	reply = conn_reserve(conn, length, NULL);
 	if (!reply)
 		return -EAGAIN;
@@ -700,6 +696,17 @@ int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct 
 	note_refusal(agent, slot);
 	kv_answer(conn, agent, request, reply, WIRE_MOVED, length, 0);
 	return 0;
+}
+
+int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, unsigned slot)
+{
+	const struct kv_cluster *cluster = ((const struct kv_shared *)agent->thread->part.shared)->cluster;
+
+	if (kv_view_holds(cluster, kv_cluster_view(cluster), slot)) {
+		kv_hold_retry(conn, agent->thread);
+		return -EAGAIN;
+	}
+	return kv_refuse_elsewhere(conn, agent, request, slot);
 }
 
 void kv_cluster_report(const struct kv_cluster *cluster, struct service_report *report)

@@ -338,11 +338,11 @@ static __attribute__((cold, noinline)) int carry_out_beside(struct conn *conn, s
 		kv_agent_count(agent, KV_COUNT_DENIED);
 		return request_refused(agent, request, 0);
 	}
+	if (agent->beside & KV_BESIDE_SETS && waits_for_set(conn, agent, op, request, body))
+		return -EAGAIN;
 	if (agent->beside & KV_BESIDE_CLUSTER && is_elsewhere(agent, op, request, body, &slot) &&
 	    !kv_move_writes(agent, request, body, slot))
 		return request_refused(agent, request, kv_answer_elsewhere(conn, agent, request, slot));
-	if (agent->beside & KV_BESIDE_SETS && waits_for_set(conn, agent, op, request, body))
-		return -EAGAIN;
 	rc = kv_gate_admit(conn, agent, request, op_writes(op, request, body));
 	if (rc != 1)
 		return rc;

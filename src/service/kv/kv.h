@@ -396,7 +396,9 @@ static inline bool kv_event_hides(const struct kv_cluster *cluster, const struct
 /* Whether the request was sent before its client knew that another one for the slot was refused. */
 bool kv_overtakes(struct kv_agent *agent, const struct wire_record *request, unsigned slot);
 
-/* 0; -EAGAIN, also while requests for the slot wait. */
+/* 0; -EAGAIN. What was begun is refused at once: what comes behind it for its key would else be carried out first. */
+int kv_refuse_elsewhere(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, unsigned slot);
+/* The same, and -EAGAIN while requests for the slot wait. */
 int kv_answer_elsewhere(struct conn *conn, struct kv_agent *agent, const struct wire_record *request, unsigned slot);
 void kv_cluster_report(const struct kv_cluster *cluster, struct service_report *report);
 

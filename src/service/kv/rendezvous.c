@@ -425,7 +425,7 @@ static bool set_answer(struct conn *conn, struct kv_transfer *t)
 		return false;
 	if (t->status != WIRE_MOVED)
 		reply = conn_reserve(conn, (uint32_t)sizeof(t->version), NULL);
-	if (!reply && (t->status != WIRE_MOVED || kv_answer_elsewhere(conn, t->agent, &t->request, t->slot) != 0))
+	if (!reply && (t->status != WIRE_MOVED || kv_refuse_elsewhere(conn, t->agent, &t->request, t->slot) != 0))
 		return false;
 	if (versioned)
 		memcpy(reply + 1, &t->version, sizeof(t->version));
