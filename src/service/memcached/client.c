@@ -383,8 +383,8 @@ static ssize_t large_begin(struct memcached_client *c, const char *at)
 				       .key_len = command->key.len,
 				       .error = command->error ? -EPROTO : client_may(c, command),
 				       .coming = true};
-	if (c->large.error == -EAGAIN)
-		c->large.error = 0; /* it is looked at once more when all of it is here */
+	if (c->large.error == -EAGAIN) /* it is looked at once more when all of it is here */
+		c->large.error = 0, c->held = false;
 	c->since = memcached_now(c);
 	large_go(c);
 	return (ssize_t)len;

@@ -97,7 +97,7 @@ struct memcached_client {
 	struct text_gate gate; /* for the log, while answers are held */
 	uint64_t begun;        /* of the command that comes again, for the log of slow ones; 0: none */
 	uint64_t since;        /* when it came first, or a long value began to come; 0: neither */
-	bool held;             /* it waits for slots that move: it comes again in a while */
+	bool held;             /* it waits for slots, or the engine: it comes again in a while */
 	uint64_t tells;        /* the last change that the answers of this visit tell of */
 	bool authenticated;    /* or it need not be */
 	bool spoke;            /* its first byte has come */

@@ -286,11 +286,12 @@ static unsigned walks_unknown(const struct resp_client *c, const struct resp_com
 	case RESP_CMD_KEYS:
 	case RESP_CMD_SCAN:
 	case RESP_CMD_RANDOMKEY:
-	case RESP_CMD_FLUSHALL: /* the changes of a transaction are keys that are shown */
-	case RESP_CMD_FLUSHDB:
 	case RESP_CMD_CLUSTER_COUNTKEYSINSLOT:
 	case RESP_CMD_CLUSTER_GETKEYSINSLOT:
 		return kv_view_unknown(c->thread->table);
+	case RESP_CMD_FLUSHALL:
+	case RESP_CMD_FLUSHDB: /* the changes of a transaction are keys that are shown */
+		return resp_is_within(c) ? kv_view_unknown(c->thread->table) : CLUSTER_SLOTS;
 	default:
 		return CLUSTER_SLOTS;
 	}

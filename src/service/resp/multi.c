@@ -267,10 +267,14 @@ static bool all_here(struct resp_client *c)
 
 bool resp_multi_waits(const struct resp_client *c)
 {
+	const struct kv_cluster *cluster = c->thread->shared->kv->cluster;
 	const struct resp_multi *m = c->multi;
 
 	for (unsigned i = 0; m && i < m->count; i++)
 		if (resp_waits(c, m->kept[i]->command, m->kept[i]->argv, m->kept[i]->argc))
+			return true;
+	for (unsigned i = 0; m && i < m->watches; i++)
+		if (kv_view_holds(cluster, c->thread->table, cluster_slot(m->watched[i].key.at, m->watched[i].key.len)))
 			return true;
 	return false;
 }

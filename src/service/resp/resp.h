@@ -234,7 +234,7 @@ struct resp_client {
 	struct text_gate gate;     /* for the log, while replies are held */
 	uint64_t begun;            /* of the command that comes again, for the log of slow ones; 0: none */
 	uint64_t since;            /* when it came first, or a long value began to come; 0: neither */
-	bool held;                 /* it waits for slots that move: it comes again in a while */
+	bool held;                 /* it waits for slots, or the engine: it comes again in a while */
 	uint64_t script_spent;     /* ns of the scripts of the command under way, in all its runs */
 	void *step; /* of a command that works in steps; freed by step_end(), also when the client goes */
 	void (*step_end)(struct resp_client *c);
@@ -385,7 +385,7 @@ int resp_view_expect(struct resp_client *c, const struct resp_arg *key, uint64_t
 /*
  * multi.c
  */
-/* resp_waits() of any command that is kept. */
+/* resp_waits() of any command that is kept, and of keys that are watched. */
 bool resp_multi_waits(const struct resp_client *c);
 /* Whether a command is kept until EXEC: it was answered. */
 bool resp_multi_keeps(struct resp_client *c, const struct resp_command *command, const struct resp_arg *argv,
@@ -479,6 +479,8 @@ bool resp_may(struct resp_client *c, const struct resp_command *command, const s
 void resp_reply_errno(struct resp_client *c, int error);
 /* server.c: answer which server has the keys of a slot. */
 void resp_cluster_moved(struct resp_client *c, unsigned slot);
+/* walk.c: whether the command is one of several that are carried out as one, and sees what earlier ones changed. */
+bool resp_is_within(const struct resp_client *c);
 /* walk.c: CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT, in steps. As resp_serve_fn. */
 int resp_keys_in_slot(struct resp_client *c, const struct resp_arg *argv, unsigned argc);
 /* A message beside the replies. A client that takes none is cut off: false. */

@@ -66,8 +66,7 @@ static struct step *step_of(struct resp_client *c)
 	return step;
 }
 
-/* Whether the command is one of several that are carried out as one, and sees what those before it changed. */
-static bool is_within(const struct resp_client *c)
+bool resp_is_within(const struct resp_client *c)
 {
 	return resp_multi_open(c) || c->out != &c->thread->out;
 }
@@ -75,7 +74,7 @@ static bool is_within(const struct resp_client *c)
 /* Whether the command goes on now, or after the others. */
 static bool may_go_on(const struct resp_client *c)
 {
-	return is_within(c) || stream_time_left(c->stream);
+	return resp_is_within(c) || stream_time_left(c->stream);
 }
 
 /* An answer tells of all that there is. */
@@ -302,7 +301,7 @@ int resp_keys_in_slot(struct resp_client *c, const struct resp_arg *argv, unsign
 	step->counts = argc == 3;
 	while (!step->done && !step->found.failed && step->count < step->found_most) {
 		step_on(c, step, NULL);
-		if (!step->done && !is_within(c) && !stream_time_left(c->stream))
+		if (!step->done && !resp_is_within(c) && !stream_time_left(c->stream))
 			return -EAGAIN;
 	}
 	if (step->found.failed) {
@@ -426,11 +425,11 @@ static int flush_keys(struct resp_client *c, const struct resp_arg *argv, unsign
 
 	if (argc > 2 || (argc == 2 && !resp_is(&argv[1], "sync") && !resp_is(&argv[1], "async")))
 		return resp_syntax_error(c);
-	c->held = is_within(c) ? c->thread->table && c->thread->table->sealed_until
-			       : store_flushes_held(c->thread->store);
-	if (is_within(c) && c->held)
+	c->held = resp_is_within(c) ? c->thread->table && c->thread->table->sealed_until
+				    : store_flushes_held(c->thread->store);
+	if (resp_is_within(c) && c->held)
 		return -EAGAIN; /* as the store says it of a whole one */
-	if (is_within(c))
+	if (resp_is_within(c))
 		return flush_within(c);
 	step = step_of(c);
 	if (!step)

@@ -81,7 +81,7 @@ void text_gate_hold(struct text_gate *gate, uint64_t tells);
 void text_gate_end(struct text_gate *gate); /* when the stream is closed; of one in zeros, too */
 
 /* From within bytes() or received(): the store has said -EAGAIN. Comes again at once; or in a millisecond, where the
- * log has to get on, or slots that move are waited for (`held`). */
+ * log has to get on, or slots are waited for (`held`). */
 void text_again(struct stream *stream, const struct kv_shared *kv, bool held);
 
 /*
