@@ -416,6 +416,48 @@ START_TEST(test_each_at_its_node)
 }
 END_TEST
 
+#define OK(call) ck_assert_msg((call) == 0, "%s: %s", #call, rdmad_error())
+
+static int stop_here(void *arg, const void *key, size_t key_len, const struct kv_meta *meta)
+{
+	(void)arg, (void)key, (void)key_len, (void)meta;
+	return 7;
+}
+
+/* A list of keys that may lack some, as a server has another table than the others, ends with an error. */
+START_TEST(test_list_while_slots_move)
+{
+	struct cluster_table *other = nodes_table(NODES, 6);
+	uint64_t cursor = 0;
+	unsigned walked = 0;
+	int n;
+
+	items_init();
+	ck_assert_msg(kv_mset(kv, items, 1000, NULL) == 0, "%s", rdmad_error());
+	give_table(0, other);
+	node_restart(0);
+	ASSERT_ERROR(kv_each(kv, NULL, 0, count_key, &walked), -ESTALE, "may have moved");
+	ck_assert_uint_gt(walked, 0);
+	do
+		n = kv_scan(kv, &cursor, NULL, 0, 0, count_key, &walked);
+	while (n >= 0 && cursor);
+	ck_assert_int_eq(n, -ESTALE);
+	ck_assert_uint_eq(cursor, 0);
+	OK(kv_set(kv, key_of(1), "v"));
+	ck_assert_int_eq(kv_each(kv, NULL, 0, stop_here, NULL), 7);
+	for (unsigned i = 1; i < NODES; i++) {
+		give_table(i, other);
+		node_restart(i);
+	}
+	OK(kv_set(kv, key_of(1), "v"));
+	OK(kv_set(kv, key_of(2), "v"));
+	walked = 0;
+	OK(kv_each(kv, NULL, 0, count_key, &walked));
+	ck_assert_uint_eq(walked, 2);
+	free(other);
+}
+END_TEST
+
 struct told {
 	unsigned called;
 	struct kv_result result;
@@ -468,7 +510,6 @@ static void make_stale(void)
 		ck_assert_int_eq(told.result.status, want);                                                            \
 		ck_assert_uint_eq(told.called, 1);                                                                     \
 	} while (0)
-#define OK(call) ck_assert_msg((call) == 0, "%s: %s", #call, rdmad_error())
 #define ONE(call) ck_assert_msg((call) == 1, "%s: %s", #call, rdmad_error())
 
 static void use_key(const char *key)
@@ -1051,6 +1092,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_hostile_table, 0, ARRAY_SIZE(pages));
 	tc = suite_case(suite, "nodes", nodes_up, nodes_down);
 	tcase_add_test(tc, test_each_at_its_node);
+	tcase_add_test(tc, test_list_while_slots_move);
 	tcase_add_test(tc, test_all_calls);
 	tcase_add_test(tc, test_watch);
 	tcase_add_test(tc, test_stale_table);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # check_etcd_clients.sh: clients of Redis Cluster, as others have written them, count while a node joins, is drained and joins again: none
-# is told of an error, and no number is lost or comes twice.
+# is told of an error, and no number is lost or comes twice. A list of all keys meanwhile has all, or ends with an error.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need etcd etcdctl jq python3
@@ -16,6 +16,7 @@ for i in "${!nodes[@]}"; do wait_for "${nodes[i]} as a member" serves $i; done
 all_serve() { timeout 5 "$rdmactl" cluster status "127.0.0.1:${ports[0]}" >"$dir/out" 2>&1; }
 wait_for "the first table" all_serve
 
+set -o pipefail
 counting=() names=()
 # counts NAME COMMAND...
 counts() {
@@ -25,7 +26,7 @@ counts() {
 	counting+=($!)
 	clients+=($!)
 	names+=("${name##*/}")
-	wait_for "$name" grep -q began "$dir/${name##*/}.out"
+	wait_for "$name" grep -qs began "$dir/${name##*/}.out"
 }
 if "$python" -c 'from redis.cluster import RedisCluster' 2>/dev/null; then
 	counts RedisCluster "$python" "$programs/in_cluster.py" "${ports[4]}"
@@ -37,13 +38,24 @@ else
 fi
 [[ ${counting[*]} ]] || { echo "$test_name: no client of Redis Cluster is here"; exit 77; }
 
+lists() { "$rdmactl" -H "cluster:127.0.0.1:${ports[0]},127.0.0.1:${ports[1]}" kv list 2>"$dir/err" | sort -u >"$dir/list"; }
+has_all() { lists && [[ $(wc -l <"$dir/list") == $((100 * ${#counting[@]})) ]]; }
+wait_for "the counters" has_all
+moved_or_listed() {
+	if lists; then
+		[[ $(wc -l <"$dir/list") == $((100 * ${#counting[@]})) ]] || fail "a list has $(wc -l <"$dir/list") keys, and no error"
+	fi
+	moved
+}
+
 moved() { show --json | jq -e 'all(.nodes[]; .gives == 0)' >/dev/null; }
 for round in 1 2; do
 	if [[ $round == 1 ]]; then change add "${specs[3]}"; else change add; fi
-	wait_for "the slots of d" moved
+	wait_for "the slots of d" moved_or_listed
 	[[ $(of d slots) == 4096 ]] || fail "d has $(of d slots) slots in round $round"
 	"$rdmactl" cluster drain d --wait --name kv "${as[@]}" >"$dir/out" 2>"$dir/err" || { cat "$dir/err"; fail "drain $round of d"; }
 done
+wait_for "a list of all keys when nothing moves" has_all
 kill -TERM "${counting[@]}"
 for i in "${!counting[@]}"; do
 	wait "${counting[i]}" || { head -n 20 "$dir/${names[i]}.err"; fail "${names[i]} while slots move"; }

@@ -99,6 +99,28 @@ static int table_fetch(struct kv *kv, uint64_t has, struct kv_table_text **out)
 	return rc;
 }
 
+uint64_t kv_nodes_epoch(struct kv *kv)
+{
+	const struct kv_nodes *nodes = kv->nodes;
+	uint64_t epoch = 0;
+
+	for (unsigned i = 0; i < nodes->count; i++) {
+		struct kv_table_text *t;
+		bool same;
+
+		if (nodes->member[i]->retired)
+			continue;
+		if (table_fetch(nodes->member[i], nodes->epoch, &t) != 0)
+			return 0;
+		same = !epoch || t->head.epoch == epoch;
+		epoch = t->head.epoch;
+		free(t);
+		if (!same)
+			return 0;
+	}
+	return epoch;
+}
+
 /*
  * The servers of the table
  */

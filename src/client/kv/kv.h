@@ -268,6 +268,8 @@ struct kv_nodes {
 	uint64_t asked;      /* when a table was wanted last */
 	unsigned next_asked; /* of whom, while a server is away */
 
+	uint64_t walked; /* what kv_nodes_epoch() was when kv_scan() began a walk */
+
 	/* Of kv_watch(). */
 	uint32_t kinds;
 	unsigned next; /* node that is asked for events first */
@@ -567,6 +569,8 @@ struct kv_table_head kv_table_next(const struct kv_table_text *t);
 int kv_table_take(struct kv *kv, const struct kv *from, const struct kv_table_text *t);
 /* The same of a server that is asked, and waited for. */
 int kv_table_learn(struct kv *kv, struct kv *from);
+/* The epoch that all servers go by, which are asked; 0: they go by several, or one does not say. From outside. */
+uint64_t kv_nodes_epoch(struct kv *kv);
 
 /*
  * route.c. Inside.

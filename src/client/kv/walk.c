@@ -71,6 +71,18 @@ static int scan_check(const struct kv *kv, const void *prefix, size_t prefix_len
 	return 0;
 }
 
+/* A slot that goes from a server that was not walked yet to one that was is not walked at all. So all of them are to go
+ * by the table by which they went when the walk began. */
+static int check_walked(struct kv *kv, uint64_t epoch)
+{
+	if (epoch && kv_nodes_epoch(kv) == epoch)
+		return 0;
+	return log_fail(
+		-ESTALE, "kv",
+		"slots may have moved during the walk of all keys, which then lacks some of theirs: begin it anew, "
+		"see rdmad-cluster(7)");
+}
+
 /* The next server that the table has, from the i-th on; NULL: there is none. */
 static struct kv *next_part(const struct kv *kv, unsigned *i)
 {
@@ -104,7 +116,7 @@ static int scan_page_of_nodes(struct kv *kv, uint64_t *cursor, uint64_t *from, s
 		part = next_part(kv, &i);
 	}
 	*cursor = part ? (uint64_t)i << NODE_SHIFT | next : 0;
-	return 0;
+	return *cursor ? 0 : check_walked(kv, kv->nodes->walked);
 }
 
 int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix_len, unsigned limit,
@@ -115,6 +127,7 @@ int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix
 			  .head_len = sizeof(*cursor),
 			  .value = prefix,
 			  .value_len = prefix_len};
+	struct kv *kv = kv_handle;
 	uint64_t from;
 	int rc = scan_check(kv_handle, prefix, prefix_len, each), count;
 
@@ -126,8 +139,10 @@ int kv_scan(void *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix
 		return rc;
 	from = *cursor;
 	ask.head = &from;
-	if (((const struct kv *)kv_handle)->nodes)
-		rc = scan_page_of_nodes(kv_handle, cursor, &from, &ask, each, arg, &count);
+	if (kv->nodes && !from)
+		kv->nodes->walked = kv_nodes_epoch(kv);
+	if (kv->nodes)
+		rc = scan_page_of_nodes(kv, cursor, &from, &ask, each, arg, &count);
 	else
 		rc = scan_page(kv_handle, cursor, &ask, each, arg, &count);
 	return rc != 0 ? rc : count;
@@ -169,14 +184,19 @@ int kv_each(void *kv_handle, const void *prefix, size_t prefix_len, kv_scan_call
 {
 	struct walk walk = {each, arg, false};
 	int rc = scan_check(kv_handle, prefix, prefix_len, each), first = 0;
-	struct kv *part;
+	struct kv *kv = kv_handle, *part;
+	uint64_t epoch = 0;
 
 	if (rc != 0)
 		return rc;
+	if (kv->nodes)
+		epoch = kv_nodes_epoch(kv);
 	for (unsigned i = 0; !walk.stopped && (part = next_part(kv_handle, &i)); i++) {
 		rc = each_of_part(part, prefix, prefix_len, &walk);
 		first = first == 0 || walk.stopped ? rc : first;
 	}
+	if (kv->nodes && first == 0)
+		first = check_walked(kv, epoch);
 	return first;
 }
 

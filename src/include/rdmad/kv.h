@@ -317,8 +317,9 @@ typedef int (*kv_scan_callback)(void *arg, const void *key, size_t key_len, cons
 /* One page of the keys that begin with the prefix (length 0: all keys), at most `limit` of them (0: as many as one
  * message takes). Set *cursor to 0 to begin; it is 0 again after the last page. Pages before the last may be empty.
  * Returns how many keys the page had, or what the callback returned if that was not 0; *cursor is unchanged then. A key
- * that is there during the whole walk comes at least once, and usually only once; others may or may not come, also
- * keys of slots that go to another server of the cluster. */
+ * that is there during the whole walk comes at least once, and usually only once; others may or may not come.
+ * -ESTALE, with the last page: slots of a cluster may have moved meanwhile, and keys of these may be missing: begin
+ * anew. That looks at the walk that the handle began last. */
 int kv_scan(RDMAD_KV_ANY *kv_handle, uint64_t *cursor, const void *prefix, size_t prefix_len, unsigned limit,
 	    kv_scan_callback each, void *arg);
 
